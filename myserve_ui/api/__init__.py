@@ -1,0 +1,1 @@
+"""The OpenAI door: HTTP in, HTTP out."""

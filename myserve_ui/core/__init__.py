@@ -1,0 +1,1 @@
+"""Words shared by every room: frozen data, standard library only."""

@@ -1,0 +1,35 @@
+"""What a door asks of the service: the same words for the browser and the OpenAI route."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from myserve_ui.core.sampling_params import SamplingParams
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    role: str
+    """"system" | "user" | "assistant" | "tool"; a door maps "developer" to "system"."""
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    messages: tuple[Message, ...]
+    model: str = ""
+    """A key of the catalog, `NAME` or `NAME:precision`; empty for the default model."""
+    params: SamplingParams = field(default_factory=SamplingParams)
+    continue_final_message: bool = False
+    """Go on writing the last assistant message instead of starting a new turn."""
+    cache_prompt: bool = True
+    """False: compute the whole prompt, even where a prefix of it is in the cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionRequest:
+    prompt: str | tuple[int, ...]
+    """Text, or token ids that are used as they are."""
+    model: str = ""
+    params: SamplingParams = field(default_factory=SamplingParams)
+    cache_prompt: bool = True

@@ -1,0 +1,95 @@
+"""How one request wants its tokens chosen. Each request's own values hold inside any mixed batch."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from myserve_ui.errors import InvalidRequestError
+
+GREEDY_BELOW = 1e-2
+"""Temperatures under this are greedy: logits divided by less overflow long before the choice changes."""
+
+MAX_STOP_STRINGS = 4
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingDefaults:
+    """What the model's generation_config says; neutral where it says nothing."""
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """Sampling parameters of one request, in OpenAI's spelling; None means "the model's own default".
+
+    Raises InvalidRequestError, with `param` set, for a value out of range.
+    """
+
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    """Keep the k likeliest tokens; 0 and -1 are off."""
+    min_p: float | None = None
+    """Drop tokens less likely than min_p times the likeliest."""
+    seed: int | None = None
+    max_tokens: int | None = None
+    """At most this many generated tokens; None: the room left in the context."""
+    min_tokens: int = 0
+    """No end token and no stop string counts before this many generated tokens."""
+    stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
+    ignore_eos: bool = False
+
+    def __post_init__(self) -> None:
+        _check_float("temperature", self.temperature, 0.0, 2.0)
+        _check_float("top_p", self.top_p, 0.0, 1.0)
+        _check_float("min_p", self.min_p, 0.0, 1.0)
+        _check_int("top_k", self.top_k, -1, INT64_MAX)
+        _check_int("seed", self.seed, INT64_MIN, INT64_MAX)
+        _check_int("max_tokens", self.max_tokens, 1, INT64_MAX)
+        _check_int("min_tokens", self.min_tokens, 0, self.max_tokens or INT64_MAX)
+        _check_stop(self.stop)
+
+    def resolve(self, defaults: SamplingDefaults) -> SamplingParams:
+        """Fill what the request left open from the model's defaults."""
+        return replace(
+            self,
+            temperature=defaults.temperature if self.temperature is None else self.temperature,
+            top_p=defaults.top_p if self.top_p is None else self.top_p,
+            top_k=defaults.top_k if self.top_k is None else self.top_k,
+            min_p=defaults.min_p if self.min_p is None else self.min_p,
+        )
+
+    @property
+    def is_greedy(self) -> bool:
+        """True if the likeliest token is always taken; only meaningful once resolved."""
+        return (self.temperature or 0.0) < GREEDY_BELOW or self.top_p == 0.0 or self.top_k == 1
+
+
+def _check_float(name: str, value: float | None, low: float, high: float) -> None:
+    if value is None:
+        return
+    if not isinstance(value, int | float) or isinstance(value, bool) or math.isnan(value) or not low <= value <= high:
+        raise InvalidRequestError(f"{name} must be a number in [{low:g}, {high:g}], got {value}.", param=name)
+
+
+def _check_int(name: str, value: int | None, low: int, high: int) -> None:
+    if value is None:
+        return
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidRequestError(f"{name} must be a whole number, got {str(value)[:40]}.", param=name)
+    if not low <= value <= high:
+        raise InvalidRequestError(f"{name} must be in [{low}, {high}], got {value}.", param=name)
+
+
+def _check_stop(stop: tuple[str, ...]) -> None:
+    if len(stop) > MAX_STOP_STRINGS:
+        raise InvalidRequestError(f"stop takes at most {MAX_STOP_STRINGS} strings, got {len(stop)}.", param="stop")
+    if any(not isinstance(text, str) or not text for text in stop):
+        raise InvalidRequestError("stop strings must be non-empty text; leave stop out to have none.", param="stop")

@@ -1,0 +1,32 @@
+"""What the engine and the services ask of a tokenizer, whoever made it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from myserve_ui.core.requests import Message
+
+
+class Tokenizer(Protocol):
+    """Text to ids and back. Safe to call from several threads at once."""
+
+    vocab_size: int
+    """Ids are in [0, vocab_size): the rows of the model's output, not only the words in the vocabulary file."""
+    bos_token_id: int | None
+    has_chat_template: bool
+
+    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
+        """Ids of plain text. Special tokens written as text stay text; BOS only if the tokenizer itself adds one."""
+        ...
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """Text of ids, special tokens left out, spaces as they are; an unfinished character becomes U+FFFD."""
+        ...
+
+    def render_chat(self, messages: Sequence[Message], *, continue_final_message: bool = False) -> list[int]:
+        """Ids of the chat template over `messages`, ready for the assistant's turn; no second BOS.
+
+        Raises InvalidRequestError if the model has no template or the template refuses the messages.
+        """
+        ...

@@ -1,0 +1,1 @@
+"""The narrow waist: the only room with threads. Every door comes through here."""

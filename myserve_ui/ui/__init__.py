@@ -1,0 +1,1 @@
+"""The Gradio door: the browser and gradio_client."""
