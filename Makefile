@@ -12,7 +12,7 @@ export MODEL ARGS
 
 # pip's own words are many; this leaves a line for each thing that takes time.
 PIP := $(PY) -m pip install --no-input --disable-pip-version-check --progress-bar off
-BRIEFLY := awk '/^ *Downloading/ && !/metadata/ { print "  " $$2, $$3, $$4 } /^Installing/ { print "  unpacking", NF - 3, "packages" } { fflush() }'
+BRIEFLY := awk '/^ *Downloading.* [MG]B\)/ { print "  " $$2, $$3, $$4 } /^Installing/ { print "  unpacking", NF - 3, "packages" } { fflush() }'
 
 .PHONY: help run test test-all check lint format pins clean
 help: ## list what can be made
