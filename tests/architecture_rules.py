@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -31,7 +31,16 @@ ARROWS: dict[str, set[str]] = {
 }
 """Room -> the rooms it may import. Doors come through the services; rooms of one height never meet."""
 
-TENSOR_FILES = {"attention", "engine", "grammar", "kv_cache", "model_runner", "sampler"}
+TENSOR_FILES = {
+    "attention",
+    "echo_runner",
+    "engine",
+    "grammar",
+    "kv_cache",
+    "model_runner",
+    "sampler",
+    "self_check",
+}
 """Files of engine/ that may import torch; the others count tokens and blocks only."""
 
 HOMES: dict[str, set[str]] = {
@@ -62,6 +71,7 @@ QUIET_CALLS = {
     "Annotated",
     "ConfigDict",
     "Field",
+    "MappingProxyType",
     "Path",
     "PurePath",
     "TypeVar",
@@ -85,6 +95,8 @@ QUIET_CALLS = {
     "re.compile",
     "set",
     "timedelta",
+    "torch.inference_mode",
+    "torch.no_grad",
     "tuple",
 }
 """What may be called while a module is imported: it makes a constant and touches nothing."""
@@ -210,37 +222,40 @@ def prints_nothing(module: Module) -> Iterator[str]:
 
 
 def does_no_work_at_import(module: Module) -> Iterator[str]:
-    """While a module is imported it defines, and makes constants by QUIET_CALLS."""
+    """While a module is imported it only defines things, and makes constants by QUIET_CALLS or functions made of those."""
+    own = {f.name for f in _functions(module) if {ast.unparse(c.func) for c in _calls(f.body)} <= QUIET_CALLS}
     for statement in module.tree.body:
         if not _is_main_guard(statement):
-            yield from _work(statement)
+            yield from _work(statement, QUIET_CALLS | own)
 
 
-def _work(statement: ast.stmt) -> Iterator[str]:
+def _work(statement: ast.stmt, quiet: set[str]) -> Iterator[str]:
     if isinstance(statement, ast.For | ast.While | ast.With | ast.Try | ast.Delete | ast.Assert | ast.Raise):
         yield f"line {statement.lineno}: {type(statement).__name__.lower()} at import"
     elif isinstance(statement, ast.ClassDef | ast.If):
         for inner in (*statement.body, *getattr(statement, "orelse", [])):
-            yield from _work(inner)
-    for call in _calls_at_definition(statement):
-        if (name := ast.unparse(call.func)) not in QUIET_CALLS:
+            yield from _work(inner, quiet)
+    for call in _calls(_parts_that_run(statement)):
+        if (name := ast.unparse(call.func)) not in quiet:
             yield f"line {call.lineno}: {name}() is called at import"
 
 
-def _calls_at_definition(statement: ast.stmt) -> Iterator[ast.Call]:
-    """Calls that run when the statement runs: of a function only decorators and defaults, of a class only its head."""
-    parts: list[ast.AST] = [statement]
+def _parts_that_run(statement: ast.stmt) -> Sequence[ast.AST]:
+    """Of a function only decorators and defaults run when it is defined, of a class its head."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
-        parts = [*statement.decorator_list, *statement.args.defaults, *filter(None, statement.args.kw_defaults)]
-    elif isinstance(statement, ast.ClassDef):
-        parts = [*statement.decorator_list, *statement.bases, *statement.keywords]
-    elif isinstance(statement, ast.If):
-        parts = [statement.test]
+        return [*statement.decorator_list, *statement.args.defaults, *filter(None, statement.args.kw_defaults)]
+    if isinstance(statement, ast.ClassDef):
+        return [*statement.decorator_list, *statement.bases, *statement.keywords]
+    return [statement.test] if isinstance(statement, ast.If) else [statement]
+
+
+def _calls(parts: Iterable[ast.AST]) -> Iterator[ast.Call]:
+    """Calls in `parts`, but for those that a lambda only puts off."""
     for part in parts:
-        inside_lambda = {
-            id(inner) for node in ast.walk(part) if isinstance(node, ast.Lambda) for inner in ast.walk(node.body)
-        }
-        yield from (n for n in ast.walk(part) if isinstance(n, ast.Call) and id(n) not in inside_lambda)
+        if isinstance(part, ast.Call):
+            yield part
+        if not isinstance(part, ast.Lambda):
+            yield from _calls(ast.iter_child_nodes(part))
 
 
 def _is_main_guard(statement: ast.stmt) -> bool:

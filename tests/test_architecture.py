@@ -59,6 +59,7 @@ BAD = [
     (rules.takes_few_parameters, "myserve_ui/api/sse.py", "class A:\n def f(self, a, b, c, d, e, g): ...", "6"),
     (rules.prints_nothing, "myserve_ui/api/sse.py", "def f():\n print(1)", "line 2"),
     (rules.does_no_work_at_import, "myserve_ui/api/sse.py", "model = load()", "load()"),
+    (rules.does_no_work_at_import, "myserve_ui/api/sse.py", "def f():\n load()\nX = f()", "line 3: f()"),
     (rules.does_no_work_at_import, "myserve_ui/api/sse.py", "@app.get('/')\ndef f(): ...", "app.get()"),
     (rules.does_no_work_at_import, "myserve_ui/api/sse.py", "def f(x=now()): ...", "now()"),
     (rules.does_no_work_at_import, "myserve_ui/api/sse.py", "class A:\n x = torch.zeros(1)", "torch.zeros()"),
@@ -86,6 +87,7 @@ GOOD = [
     ("myserve_ui/settings.py", "import os\ndef f(): return os.environ"),
     ("myserve_ui/bench/__main__.py", "def main(): print(1)\nif __name__ == '__main__':\n    main()"),
     ("myserve_ui/api/sse.py", "import re\nX = re.compile('a')\ndef f(g=None): load()\nY = lambda: load()"),
+    ("myserve_ui/models/tiny.py", "def make(): return lambda: load()\nMAKERS = {'a': make()}"),
     ("app.py", "import uvicorn\nfrom myserve_ui.server import create_app\nfrom myserve_ui import __version__"),
 ]
 
