@@ -16,7 +16,7 @@ _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 async def read_json_object(request: Request) -> dict[str, Any]:
-    """The body of `request`, parsed. Raises InvalidRequestError, or UnsupportedMediaTypeError for another type than JSON."""
+    """The body of `request`, parsed. Raises InvalidRequestError or UnsupportedMediaTypeError."""
     _require_json_type(request.headers.get("content-type"))
     return parse_json_object(await request.body())
 

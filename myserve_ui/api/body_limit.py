@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -66,10 +67,8 @@ async def _refuse_and_discard(error: BodyTooLargeError, receive: Receive, send: 
     ]
     await send({"type": "http.response.start", "status": error.status, "headers": headers})
     await send({"type": "http.response.body", "body": body, "more_body": True})
-    try:
+    with suppress(TimeoutError):
         await asyncio.wait_for(_discard(receive), MAX_DISCARD_SECONDS)
-    except TimeoutError:
-        pass
     await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 

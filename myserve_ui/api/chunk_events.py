@@ -1,4 +1,4 @@
-"""One streamed answer as events: chunks, exactly one finish chunk, usage if asked for, [DONE]; or an error, then the end."""
+"""One streamed answer as events: chunks, one finish chunk, usage if asked for, [DONE]; or an error at the end."""
 
 from __future__ import annotations
 

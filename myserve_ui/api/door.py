@@ -15,9 +15,9 @@ from myserve_ui.api.fallback import FallbackRoute
 from myserve_ui.api.host_guard import HostGuard
 from myserve_ui.api.request_id import HEADER, RequestIdHeader
 from myserve_ui.api.request_intake import RequestIntake
-from myserve_ui.api.routes_generation import build_generation_router
-from myserve_ui.api.routes_plain import build_plain_router
-from myserve_ui.api.routes_status import build_status_router
+from myserve_ui.api.routes_generation import add_generation_routes
+from myserve_ui.api.routes_plain import add_plain_routes
+from myserve_ui.api.routes_status import add_status_routes
 from myserve_ui.settings import Settings
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ def add_api(app: FastAPI, service: ChatService, settings: Settings, *, is_browse
     `is_browser_path` says which paths belong to the browser app: it has its own login, body limit and 404.
     """
     intake = RequestIntake()
-    app.include_router(build_generation_router(service, intake))
-    app.include_router(build_plain_router(service, intake))
-    app.include_router(build_status_router(service))
+    add_generation_routes(app.router, service, intake)
+    add_plain_routes(app.router, service, intake)
+    add_status_routes(app.router, service)
     app.router.routes.append(FallbackRoute(app.router.routes, is_exempt=is_browser_path))
     _add_guards(app, settings, is_browser_path)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from starlette.routing import BaseRoute, Match, NoMatchFound, URLPath
+from starlette.datastructures import URLPath
+from starlette.routing import BaseRoute, Match, NoMatchFound
 from starlette.types import Receive, Scope, Send
 
 from myserve_ui.api.refusals import MethodNotAllowedError, PathNotFoundError

@@ -30,7 +30,7 @@ class HostGuard:
     def _require_known(self, name: str) -> None:
         if not is_loopback(name) and name not in self._allowed:
             raise HostNotAllowedError(
-                f"This server does not answer to the host name '{name[:80]}'; its operator can allow it with --allowed-hosts."
+                f"This server does not answer to the name '{name[:80]}'; --allowed-hosts can allow it."
             )
 
 

@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 CHAT_PREFIX, TEXT_PREFIX = "chatcmpl", "cmpl"
 
 
-def build_generation_router(service: ChatService, intake: RequestIntake) -> APIRouter:
-    """The two routes over `service`."""
-    router = APIRouter()
+def add_generation_routes(router: APIRouter, service: ChatService, intake: RequestIntake) -> None:
+    """Add the two routes over `service`."""
 
     @router.post("/v1/chat/completions")
     async def create_chat_completion(request: Request) -> Response:
@@ -48,8 +47,6 @@ def build_generation_router(service: ChatService, intake: RequestIntake) -> APIR
             return stream_reply(stream, new_frame(TEXT_PREFIX, stream.model, created), TEXT_CHUNKS, body)
         model, text, last = await while_connected(request.receive, collect(service.start_completion, body.to_request()))
         return json_response(text_completion(new_frame(TEXT_PREFIX, model, created), text, last))
-
-    return router
 
 
 def stream_reply(stream: RequestStream, frame: ReplyFrame, shape: ChunkShape, body: SamplingFields) -> StreamedReply:

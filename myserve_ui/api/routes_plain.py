@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from myserve_ui.serving.chat_service import ChatService
 
 
-def build_plain_router(service: ChatService, intake: RequestIntake) -> APIRouter:
-    """The two routes over the default model of `service`."""
-    router = APIRouter()
+def add_plain_routes(router: APIRouter, service: ChatService, intake: RequestIntake) -> None:
+    """Add the two routes over the default model of `service`."""
 
     @router.post("/generate")
     async def generate(request: Request) -> Response:
@@ -35,5 +34,3 @@ def build_plain_router(service: ChatService, intake: RequestIntake) -> APIRouter
         body = await intake.read(request, PlainBody)
         stream = await while_connected(request.receive, service.start_completion(body.to_request()))
         return StreamedReply(stream, text_pieces(stream), media_type="text/plain")
-
-    return router

@@ -18,9 +18,8 @@ OWNER = "myserve-ui"
 PROBE_METHODS = ["GET", "HEAD"]
 
 
-def build_status_router(service: ChatService) -> APIRouter:
-    """/v1/models, /health, /healthz and /live over `service`."""
-    router = APIRouter()
+def add_status_routes(router: APIRouter, service: ChatService) -> None:
+    """Add /v1/models, /health, /healthz and /live over `service`."""
 
     @router.get("/v1/models")
     async def list_models() -> Response:
@@ -40,8 +39,6 @@ def build_status_router(service: ChatService) -> APIRouter:
     @router.api_route("/live", methods=PROBE_METHODS)
     async def live() -> Response:
         return json_response({"status": "ok"})
-
-    return router
 
 
 def model_json(model: ModelInfo) -> JsonObject:

@@ -9,10 +9,10 @@ import openai
 import pytest
 import pytest_asyncio
 from fastapi import FastAPI
-from tests.api.scripted_service import ScriptedService
 
 from myserve_ui.api.door import add_api
 from myserve_ui.settings import Settings
+from tests.api.scripted_service import ScriptedService
 
 BASE_URL = "http://127.0.0.1"
 ClientFactory = Callable[..., httpx2.AsyncClient]

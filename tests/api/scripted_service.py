@@ -1,4 +1,4 @@
-"""A ChatService whose answers are written down beforehand; it records what it was asked and which streams were closed."""
+"""A ChatService whose answers are written down beforehand; it records what it was asked and counts open streams."""
 
 from __future__ import annotations
 

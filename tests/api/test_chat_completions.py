@@ -7,10 +7,10 @@ import json
 import httpx2
 import openai
 import pytest
-from tests.api.scripted_service import READY, Script, ScriptedService
 
 from myserve_ui.core.outputs import FinishReason
 from myserve_ui.core.requests import Message
+from tests.api.scripted_service import READY, Script, ScriptedService
 
 QUESTION = [{"role": "user", "content": "Say hello"}]
 BODY = {"model": "tiny", "messages": QUESTION}
@@ -155,8 +155,12 @@ async def test_every_field_reaches_the_service(client: httpx2.AsyncClient, servi
 
 
 async def test_null_means_absent_for_every_optional_field(client: httpx2.AsyncClient, service: ScriptedService) -> None:
-    names = "temperature top_p top_k min_p seed max_tokens max_completion_tokens min_tokens stop stop_token_ids ignore_eos"
-    names += " cache_prompt stream stream_options continue_final_message n logprobs tools response_format logit_bias user"
+    names = (
+        "temperature top_p top_k min_p seed max_tokens max_completion_tokens min_tokens stop stop_token_ids ignore_eos"
+    )
+    names += (
+        " cache_prompt stream stream_options continue_final_message n logprobs tools response_format logit_bias user"
+    )
     await client.post("/v1/chat/completions", json=BODY)
     nulls = dict.fromkeys(names.split())
     assert (await client.post("/v1/chat/completions", json={**BODY, **nulls})).status_code == 200
