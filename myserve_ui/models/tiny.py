@@ -8,17 +8,17 @@ from types import MappingProxyType
 import torch
 from transformers import (
     AutoModelForCausalLM,
-    GenerationConfig,
-    PretrainedConfig,
-    PreTrainedModel,
     Gemma2Config,
     Gemma3TextConfig,
+    GenerationConfig,
     GPT2Config,
     GPTNeoXConfig,
     LlamaConfig,
     MistralConfig,
     Phi3Config,
     PhiConfig,
+    PretrainedConfig,
+    PreTrainedModel,
     Qwen2Config,
     Qwen3Config,
 )
