@@ -30,10 +30,6 @@ class KeyRing:
         candidate = _digest(key)
         return sum(hmac.compare_digest(candidate, digest) for digest in self._digests) > 0
 
-    def check_login(self, _user: str, password: str) -> bool:
-        """The browser's login: any user name, a key as the password."""
-        return self.accepts(password.encode("utf-8", "surrogatepass"))
-
 
 class ApiKeyGuard:
     """ASGI middleware: every path needs `Authorization: Bearer KEY`, but for probes and what `is_exempt` says."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from myserve_ui.api.error_replies import INTERNAL_MESSAGE, error_payload
@@ -26,33 +25,32 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True, slots=True)
-class ChunkShape:
-    """How the chunks of one route look."""
-
-    object_name: str
-    choice: Callable[[str, FinishReason | None], JsonObject]
-    opening: tuple[JsonObject, ...] = ()
-    """Choices sent before any text."""
+MakeChoice = Callable[[str, FinishReason | None], JsonObject]
 
 
-CHAT_CHUNKS = ChunkShape("chat.completion.chunk", chat_choice, (chat_opening(),))
-TEXT_CHUNKS = ChunkShape("text_completion", text_choice)
+def chat_events(stream: RequestStream, frame: ReplyFrame, *, include_usage: bool) -> AsyncIterator[bytes]:
+    """The events of a chat answer; the role comes first, once."""
+    events = _ChunkEvents(frame.as_json("chat.completion.chunk"), chat_choice, include_usage=include_usage)
+    return events.follow(stream, [chat_opening()])
 
 
-class ChunkEvents:
-    """The events of one answer in one shape."""
+def text_events(stream: RequestStream, frame: ReplyFrame, *, include_usage: bool) -> AsyncIterator[bytes]:
+    """The events of a text completion."""
+    return _ChunkEvents(frame.as_json("text_completion"), text_choice, include_usage=include_usage).follow(stream, [])
 
-    def __init__(self, frame: ReplyFrame, shape: ChunkShape, *, include_usage: bool) -> None:
-        self._envelope = frame.as_json(shape.object_name)
-        self._shape = shape
+
+class _ChunkEvents:
+    """The events of one answer, its chunks made by `make_choice`."""
+
+    def __init__(self, envelope: JsonObject, make_choice: MakeChoice, *, include_usage: bool) -> None:
+        self._envelope = envelope
+        self._make_choice = make_choice
         self._include_usage = include_usage
 
-    async def follow(self, stream: RequestStream) -> AsyncIterator[bytes]:
+    async def follow(self, stream: RequestStream, opening: list[JsonObject]) -> AsyncIterator[bytes]:
         """The events of `stream`; an output with nothing to say becomes a keep-alive."""
         try:
-            for choice in self._shape.opening:
+            for choice in opening:
                 yield self._chunk([choice])
             async for output in stream:
                 for event in self._events_of(output):
@@ -66,13 +64,13 @@ class ChunkEvents:
     def _events_of(self, output: RequestOutput) -> list[bytes]:
         if failure := failure_of(output):
             raise failure
-        events = [self._chunk([self._shape.choice(output.text_delta, None)])] if output.text_delta else []
+        events = [self._chunk([self._make_choice(output.text_delta, None)])] if output.text_delta else []
         if output.finish_reason is not None:
             events += self._ending(output)
         return events or [KEEP_ALIVE]
 
     def _ending(self, last: RequestOutput) -> list[bytes]:
-        finish = self._chunk([self._shape.choice("", last.finish_reason)])
+        finish = self._chunk([self._make_choice("", last.finish_reason)])
         usage = [self._chunk([], last.usage)] if self._include_usage else []
         return [finish, *usage, DONE]
 

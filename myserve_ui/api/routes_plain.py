@@ -32,5 +32,4 @@ def add_plain_routes(router: APIRouter, service: ChatService, intake: RequestInt
     @router.post("/stream")
     async def stream_text(request: Request) -> Response:
         body = await intake.read(request, PlainBody)
-        stream = await while_connected(request.receive, service.start_completion(body.to_request()))
-        return StreamedReply(stream, text_pieces(stream), media_type="text/plain")
+        return StreamedReply(service.start_completion, body.to_request(), text_pieces, media_type="text/plain")

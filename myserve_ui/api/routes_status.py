@@ -76,7 +76,7 @@ def health_response(status: ServiceStatus) -> Response:
     }
     if status.ready:
         return json_response({"status": "ok", **facts})
-    error = UnavailableError(f"The service is not ready: {status.reason}.")
+    error = UnavailableError(status.reason or "The service is not ready.")
     error.code = status.code
     payload = {"status": status.code or "unavailable", **facts, **error_payload(error)}
     return json_response(payload, status=error.status, headers=error_headers(error))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from myserve_ui.api.validation import describe
@@ -15,58 +15,55 @@ MAX_LOGGED_NAMES = 200
 """Names come from clients: what is remembered of them is bounded."""
 
 
-def _is(*neutral: object) -> Callable[[Any], bool]:
-    # 1 == True in Python, so the types are compared too; 0 and 0.0 are the same number.
-    def check(value: Any) -> bool:
-        return any(value == item and isinstance(value, bool) == isinstance(item, bool) for item in neutral)
-
-    return check
-
-
-def _is_text_format(value: Any) -> bool:
-    return isinstance(value, dict) and value.get("type") == "text"
-
-
-NEUTRAL_VALUES: dict[str, Callable[[Any], bool]] = {
-    "n": _is(1),
-    "best_of": _is(1),
-    "logprobs": _is(False),
-    "top_logprobs": _is(0),
-    "prompt_logprobs": _is(0),
-    "echo": _is(False),
-    "suffix": _is(""),
-    "presence_penalty": _is(0),
-    "frequency_penalty": _is(0),
-    "repetition_penalty": _is(1),
-    "length_penalty": _is(1),
-    "logit_bias": _is({}),
-    "response_format": _is_text_format,
-    "tools": _is([]),
-    "tool_choice": _is("none", "auto"),
-    "functions": _is([]),
-    "function_call": _is("none", "auto"),
-    "modalities": _is([], ["text"]),
-    "audio": _is(),
-    "prediction": _is(),
-    "reasoning_effort": _is("none"),
-    "web_search_options": _is(),
-    "verbosity": _is("medium"),
-    "chat_template": _is(),
-    "chat_template_kwargs": _is({}),
-    "documents": _is([]),
-    "add_generation_prompt": _is(True),
-    "use_beam_search": _is(False),
-    "allowed_token_ids": _is([]),
-    "bad_words": _is([]),
-    "guided_json": _is(),
-    "guided_regex": _is(),
-    "guided_choice": _is(),
-    "guided_grammar": _is(),
-    "structured_outputs": _is(),
-    "grammar": _is(""),
-    "return_token_ids": _is(False),
+NEUTRAL_VALUES: dict[str, tuple[object, ...]] = {
+    "n": (1,),
+    "best_of": (1,),
+    "logprobs": (False,),
+    "top_logprobs": (0,),
+    "prompt_logprobs": (0,),
+    "echo": (False,),
+    "suffix": ("",),
+    "presence_penalty": (0,),
+    "frequency_penalty": (0,),
+    "repetition_penalty": (1,),
+    "length_penalty": (1,),
+    "logit_bias": ({},),
+    "response_format": ({"type": "text"},),
+    "tools": ([],),
+    "tool_choice": (
+        "none",
+        "auto",
+    ),
+    "functions": ([],),
+    "function_call": (
+        "none",
+        "auto",
+    ),
+    "modalities": (
+        [],
+        ["text"],
+    ),
+    "audio": (),
+    "prediction": (),
+    "reasoning_effort": ("none",),
+    "web_search_options": (),
+    "verbosity": ("medium",),
+    "chat_template": (),
+    "chat_template_kwargs": ({},),
+    "documents": ([],),
+    "add_generation_prompt": (True,),
+    "use_beam_search": (False,),
+    "allowed_token_ids": ([],),
+    "bad_words": ([],),
+    "guided_json": (),
+    "guided_regex": (),
+    "guided_choice": (),
+    "guided_grammar": (),
+    "structured_outputs": (),
+    "grammar": ("",),
+    "return_token_ids": (False,),
 }
-"""Field -> whether a value asks for nothing. null always asks for nothing."""
+"""Field -> the values that ask for nothing. null always asks for nothing."""
 
 HARMLESS_FIELDS = frozenset(
     {
@@ -87,12 +84,17 @@ HARMLESS_FIELDS = frozenset(
 
 def refuse_unbuilt_fields(body: dict[str, Any]) -> None:
     """Raise InvalidRequestError for the first field of `body` that asks for what is not built."""
-    for name, is_neutral in NEUTRAL_VALUES.items():
+    for name, neutral in NEUTRAL_VALUES.items():
         value = body.get(name)
-        if value is not None and not is_neutral(value):
+        if value is not None and not _is_one_of(value, neutral):
             raise InvalidRequestError(
                 f"{name} = {describe(value)} is not supported by this server; leave {name} out.", param=name
             )
+
+
+def _is_one_of(value: object, neutral: tuple[object, ...]) -> bool:
+    # 1 == True in Python, so the types are compared too; 0 and 0.0 are the same number.
+    return any(value == item and isinstance(value, bool) == isinstance(item, bool) for item in neutral)
 
 
 class UnknownFieldLog:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import httpx2
 import pytest
 from fastapi import FastAPI
+from pydantic import SecretStr
 from starlette.routing import Route
 
 from myserve_ui.api.auth import KeyRing
@@ -61,14 +62,9 @@ async def test_each_key_opens_the_door(app_factory: AppFactory, key: bytes) -> N
     assert response.status_code == 200
 
 
-def test_the_browser_login_takes_a_key_as_password(app_factory: AppFactory) -> None:
-    from pydantic import SecretStr
-
-    keys = KeyRing([SecretStr("first-key")])
-    assert keys.check_login("anybody", "first-key")
-    assert not keys.check_login("first-key", "")
-    assert not keys.check_login("anybody", "first-key\ud800")
+def test_an_empty_ring_is_an_open_door() -> None:
     assert not KeyRing([])
+    assert KeyRing([SecretStr("first-key")])
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:7860", "localhost:1", "LOCALHOST", "[::1]:7860", "127.9.9.9"])
