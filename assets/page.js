@@ -32,7 +32,7 @@
   };
 
   const openSettings = () => {
-    const toggle = document.querySelector("#sidebar .toggle-button, .sidebar .toggle-button");
+    const toggle = document.querySelector("#sidebar .toggle-button");
     if (!toggle) return setTimeout(openSettings, 50);
     if (window.innerWidth >= WIDE) toggle.click();
   };
@@ -47,5 +47,7 @@
 
   window.myserve = { download };
   document.addEventListener("keydown", stopOnEscape);
-  document.addEventListener("DOMContentLoaded", () => { watchChat(); copyAsWritten(); openSettings(); });
+  const start = () => { watchChat(); copyAsWritten(); openSettings(); };
+  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);
+  else start();
 })();

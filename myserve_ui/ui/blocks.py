@@ -82,15 +82,15 @@ def _draw_page(page: gr.Blocks, service: ChatService, *, needs_key: bool) -> Non
     model = service.model("")
     store = gr.BrowserState({}, storage_key=STORE_KEY, secret=STORE_SECRET)
     with gr.Sidebar(open=False, width=320, elem_id="sidebar"):
-        gr.HTML("<h2>Settings</h2>")
+        gr.HTML("<h2>Settings</h2>", padding=False)
         limit = min(model.context_length or LONGEST_ANSWER, LONGEST_ANSWER)
         controls = draw_controls(model_choices(service.models()), model.id, max_tokens=limit)
-        gr.HTML("<h3>Save or open this chat</h3>")
-        files = gr.Group(elem_id="files-group")
+        gr.HTML("<h3>Save or open this chat</h3>", padding=False)
+        files = gr.Column()
     with gr.Column(elem_id="page"):
         with gr.Row(elem_id="header"):
-            gr.HTML(f'<div class="brand">{LOGO.read_text(encoding="utf-8")}<h1>{TITLE}</h1></div>', elem_id="brand")
-            header = gr.HTML(header_badges(model), elem_id="model-line")
+            gr.HTML(f'<div class="brand">{LOGO.read_text(encoding="utf-8")}<h1>{TITLE}</h1></div>', elem_id="brand", padding=False)
+            header = gr.HTML(header_badges(model), elem_id="model-line", padding=False)
             new_chat = gr.Button("New chat", size="sm", elem_id="new-chat", scale=0, min_width=110)
         parts = _draw_chat(controls, store)
         with gr.Accordion("Use it from code", open=False, elem_id="code"):
@@ -131,7 +131,7 @@ def _draw_chat(controls: Any, store: gr.BrowserState) -> ChatParts:
         submit_btn=True,
         autofocus=True,
     )
-    meter = gr.HTML("", elem_id="meter")
+    meter = gr.HTML("", elem_id="meter", padding=False)
     return ChatParts(chat, box, meter, store, controls)
 
 

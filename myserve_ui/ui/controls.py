@@ -37,7 +37,7 @@ class Controls:
     top_k: gr.Number
     min_p: gr.Slider
     max_tokens: gr.Slider
-    seed: gr.Number
+    seed: gr.Textbox
     stop: gr.Textbox
 
     def named(self) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def draw_controls(choices: list[tuple[str, str]], model: str, *, max_tokens: int
         max_tokens=gr.Slider(
             1, max_tokens, value=min(512, max_tokens), step=1, label="Max tokens", info="longest answer"
         ),
-        seed=gr.Number(value=None, precision=0, label="Seed", info="empty: a new one each time", elem_id="seed"),
+        seed=gr.Textbox(label="Seed", placeholder="random", info="empty: a new one for each answer", elem_id="seed"),
         stop=gr.Textbox(
             label="Stop strings", info="one per line, at most 4; \\n stands for a newline", lines=1, elem_id="stop-strings"
         ),
@@ -81,13 +81,12 @@ def read_params(values: Mapping[str, Any]) -> SamplingParams:
 
     Raises InvalidRequestError for a value out of range.
     """
-    seed = values["seed"]
     return SamplingParams(
         temperature=_number("temperature", values["temperature"]),
         top_p=_number("top_p", values["top_p"]),
         top_k=int(_number("top_k", values["top_k"])),
         min_p=_number("min_p", values["min_p"]),
-        seed=secrets.randbelow(SEED_BELOW) if seed is None else int(seed),
+        seed=_seed(values["seed"]),
         max_tokens=int(_number("max_tokens", values["max_tokens"])),
         stop=tuple(line.replace("\\n", "\n") for line in str(values["stop"] or "").splitlines() if line),
     )
@@ -125,6 +124,16 @@ def _wire_presets(controls: Controls) -> None:
 def _preset_values(preset: str) -> list[Any]:
     values = PRESETS.get(preset)
     return list(values.values()) if values else [gr.skip()] * 4
+
+
+def _seed(value: Any) -> int:
+    text = str(value or "").strip()
+    if not text:
+        return secrets.randbelow(SEED_BELOW)
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidRequestError(f"seed must be a whole number or empty, got {text:.40}.", param="seed") from None
 
 
 def _number(name: str, value: Any) -> float:

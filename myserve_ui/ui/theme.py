@@ -8,6 +8,9 @@ from gradio.themes.utils import colors, sizes
 SANS = ("IBM Plex Sans", "ui-sans-serif", "system-ui", "sans-serif")
 MONO = ("IBM Plex Mono", "ui-monospace", "monospace")
 
+WEIGHTS = (400, 700)
+"""The weights whose files hold the whole alphabet; the semibold that Gradio ships has only some letters."""
+
 
 def make_theme() -> gr.themes.Base:
     """Quiet surfaces, one accent, thin lines; light and dark."""
@@ -18,8 +21,8 @@ def make_theme() -> gr.themes.Base:
         radius_size=sizes.radius_lg,
         text_size=sizes.text_md,
         spacing_size=sizes.spacing_md,
-        font=[gr.themes.LocalFont(SANS[0]), *SANS[1:]],
-        font_mono=[gr.themes.LocalFont(MONO[0]), *MONO[1:]],
+        font=[gr.themes.LocalFont(SANS[0], weights=WEIGHTS), *SANS[1:]],
+        font_mono=[gr.themes.LocalFont(MONO[0], weights=WEIGHTS), *MONO[1:]],
     )
     return theme.set(**_surfaces(), **_accents())
 
@@ -36,8 +39,11 @@ def _surfaces() -> dict[str, str]:
         "block_shadow_dark": "none",
         "block_label_text_weight": "500",
         "block_title_text_weight": "500",
+        "input_border_width": "1px",
+        "input_border_color": "*neutral_200",
+        "input_border_color_dark": "*neutral_700",
         "input_background_fill": "white",
-        "input_background_fill_dark": "*neutral_900",
+        "input_background_fill_dark": "*neutral_950",
         "input_border_color_focus": "*primary_500",
         "input_border_color_focus_dark": "*primary_500",
     }
