@@ -1,0 +1,18 @@
+"""What the engine is handed: a prompt of ids and how to go on from it. Everything is validated by now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from myserve_ui.core.sampling_params import SamplingParams
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRequest:
+    request_id: str
+    prompt_token_ids: tuple[int, ...]
+    params: SamplingParams
+    """Resolved: no field is None but seed; max_tokens is set and fits the context."""
+    arrival: float
+    """Engine clock, seconds."""
+    cache_prompt: bool = True

@@ -1,0 +1,187 @@
+"""The attention function that the transformers module calls: writes keys and values into rows, attends over rows.
+
+The batch is one flat row of tokens, [1, num_tokens], without padding. Decode rows (one new token each) share one
+masked call over neighbouring rows of the cache; each chunk of a prompt has a call of its own. Grouped-query heads are
+folded into the query length, [rows, kv_heads, group * length, head_dim], so that keys and values are never repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface
+
+from myserve_ui.engine.kv_cache import KVCache, LayerCache
+
+ATTENTION_NAME = "myserve_rows"
+SPARSE = 2
+"""A shared call over the rows from the first to the last is made if at most this many times the rows are spanned."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptChunk:
+    """Tokens [first, last) of the flat row: positions [start, start + last - first) of the sequence in `slot`."""
+
+    first: int
+    last: int
+    slot: int
+    start: int
+
+    @property
+    def context(self) -> int:
+        return self.start + self.last - self.first
+
+
+@dataclass(slots=True)
+class AttentionBatch:
+    """Where each token of one forward belongs. Reaches the attention function as a keyword of the model's forward."""
+
+    cache: KVCache
+    slots: torch.Tensor  # [num_tokens] row of each token
+    positions: torch.Tensor  # [num_tokens] column of each token
+    decode_slots: Sequence[int]
+    """Rows of the decode tokens, which are the first tokens of the batch; ascending."""
+    decode_contexts: Sequence[int]
+    """Tokens that each decode row attends over, its new one included."""
+    chunks: Sequence[PromptChunk] = ()
+    layers_seen: set[int] = field(default_factory=set)
+    _masks: dict[tuple[object, ...], torch.Tensor] = field(default_factory=dict)
+
+    def decode_mask(self, slots: range, window: int | None, like: torch.Tensor) -> torch.Tensor:
+        """Additive mask [rows, 1, 1, context] of the decode rows in `slots`; rows that decode nothing see column 0."""
+        key = ("decode", slots.start, slots.stop, window, like.dtype, like.device)
+        if key not in self._masks:
+            contexts = torch.ones(len(slots), 1, dtype=torch.long)
+            for slot, context in zip(self.decode_slots, self.decode_contexts, strict=True):
+                if slot in slots:
+                    contexts[slot - slots.start] = context
+            columns = torch.arange(max(self.decode_contexts))[None]
+            visible = (columns < contexts) & (columns >= contexts - (window or columns.shape[1]))
+            self._masks[key] = _additive(visible, like)[:, None, None]
+        return self._masks[key]
+
+    def chunk_mask(self, chunk: PromptChunk, window: int | None, group: int, like: torch.Tensor) -> torch.Tensor:
+        """Additive causal mask [group * length, context] of one prompt chunk."""
+        key = ("chunk", chunk, window, group, like.dtype, like.device)
+        if key not in self._masks:
+            rows = torch.arange(chunk.start, chunk.context)[:, None]
+            columns = torch.arange(chunk.context)[None]
+            visible = (columns <= rows) & (columns > rows - (window or chunk.context))
+            self._masks[key] = _additive(visible, like).repeat(group, 1)
+        return self._masks[key]
+
+
+@dataclass(frozen=True, slots=True)
+class _Style:
+    """How one layer attends: its keyword arguments, gathered."""
+
+    scaling: float | None
+    window: int | None
+    softcap: float | None
+    sinks: torch.Tensor | None
+
+
+def register_attention() -> None:
+    """Make the attention function known to transformers under ATTENTION_NAME; no mask function goes with it."""
+    AttentionInterface.register(ATTENTION_NAME, attend)
+
+
+def attend(
+    module: torch.nn.Module,
+    query: torch.Tensor,  # [1, heads, num_tokens, head_dim]
+    key: torch.Tensor,  # [1, kv_heads, num_tokens, head_dim]
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    **options: Any,
+) -> tuple[torch.Tensor, None]:
+    """Attention of one layer over the whole batch; returns [1, num_tokens, heads, head_dim].
+
+    `options` are what the model gives its attention: scaling, sliding_window, softcap, s_aux (sinks), and our own
+    `attention_batch`.
+    """
+    batch: AttentionBatch = options["attention_batch"]
+    style = _Style(options.get("scaling"), options.get("sliding_window"), options.get("softcap"), options.get("s_aux"))
+    index = int(module.layer_idx)  # type: ignore[arg-type]
+    batch.layers_seen.add(index)
+    keys, values = key[0].transpose(0, 1), value[0].transpose(0, 1)  # [num_tokens, kv_heads, head_dim]
+    layer = batch.cache.layer(index, keys, values)
+    layer.keys[batch.slots, batch.positions] = keys
+    layer.values[batch.slots, batch.positions] = values
+    queries = query[0].transpose(0, 1)  # [num_tokens, heads, head_dim]
+    parts = [_attend_decode(queries[: len(batch.decode_slots)], layer, batch, style)] if batch.decode_slots else []
+    parts += [_attend_chunk(queries[chunk.first : chunk.last], layer, batch, chunk, style) for chunk in batch.chunks]
+    return (parts[0] if len(parts) == 1 else torch.cat(parts))[None], None
+
+
+def _attend_decode(
+    queries: torch.Tensor, layer: LayerCache, batch: AttentionBatch, style: _Style
+) -> torch.Tensor:  # [num_decodes, heads, head_dim]
+    slots = range(batch.decode_slots[0], batch.decode_slots[-1] + 1)
+    if len(slots) > SPARSE * len(batch.decode_slots):
+        rows = [_attend_rows(queries[i : i + 1], layer, batch, range(s, s + 1), style) for i, s in enumerate(batch.decode_slots)]
+        return torch.cat(rows)
+    if len(slots) == len(batch.decode_slots):
+        return _attend_rows(queries, layer, batch, slots, style)
+    present = torch.tensor([slot - slots.start for slot in batch.decode_slots], device=queries.device)
+    spread = queries.new_zeros(len(slots), *queries.shape[1:]).index_copy_(0, present, queries)
+    return _attend_rows(spread, layer, batch, slots, style)[present]
+
+
+def _attend_rows(
+    queries: torch.Tensor, layer: LayerCache, batch: AttentionBatch, slots: range, style: _Style
+) -> torch.Tensor:  # [rows, heads, value_dim]
+    mask = batch.decode_mask(slots, style.window, queries)
+    context = mask.shape[-1]
+    keys = layer.keys[slots.start : slots.stop, :context].transpose(1, 2)  # [rows, kv_heads, context, head_dim]
+    values = layer.values[slots.start : slots.stop, :context].transpose(1, 2)
+    folded = queries.view(len(slots), keys.shape[1], -1, queries.shape[-1])  # [rows, kv_heads, group, head_dim]
+    return _attention(folded, keys, values, mask, style).reshape(len(slots), queries.shape[1], -1)
+
+
+def _attend_chunk(
+    queries: torch.Tensor, layer: LayerCache, batch: AttentionBatch, chunk: PromptChunk, style: _Style
+) -> torch.Tensor:  # [length, heads, value_dim]
+    keys = layer.keys[chunk.slot, : chunk.context].transpose(0, 1)[None]  # [1, kv_heads, context, head_dim]
+    values = layer.values[chunk.slot, : chunk.context].transpose(0, 1)[None]
+    length, heads, head_dim = queries.shape
+    group = heads // keys.shape[1]
+    folded = queries.transpose(0, 1).reshape(1, keys.shape[1], group * length, head_dim)
+    mask = batch.chunk_mask(chunk, style.window, group, queries)
+    attended = _attention(folded, keys, values, mask, style)  # [1, kv_heads, group * length, value_dim]
+    return attended.reshape(heads, length, -1).transpose(0, 1)
+
+
+def _attention(
+    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor, style: _Style
+) -> torch.Tensor:
+    if style.softcap is None and style.sinks is None:
+        return scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=style.scaling)
+    return _explicit_attention(query, keys, values, mask, style)
+
+
+def _explicit_attention(
+    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor, style: _Style
+) -> torch.Tensor:
+    """Attention written out, for what the fused kernel lacks: soft-capped scores, and sinks.
+
+    A sink is one more logit per head that takes its share of the softmax and gives nothing.
+    """
+    scores = query @ keys.transpose(-1, -2) * (query.shape[-1] ** -0.5 if style.scaling is None else style.scaling)
+    if style.softcap is not None:
+        scores = torch.tanh(scores / style.softcap) * style.softcap
+    scores = (scores + mask).float()
+    if style.sinks is not None:
+        group_sinks = style.sinks.float().view(keys.shape[1], -1)  # [kv_heads, group]
+        sinks = group_sinks.repeat_interleave(query.shape[2] // group_sinks.shape[1], dim=1)[None, :, :, None]
+        scores = torch.cat([scores, sinks.expand(scores.shape[0], -1, -1, 1)], dim=-1)
+    weights = torch.softmax(scores, dim=-1)[..., : keys.shape[2]].to(values.dtype)
+    return weights @ values
+
+
+def _additive(visible: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    mask = torch.zeros(visible.shape, dtype=like.dtype).masked_fill_(~visible, float("-inf"))
+    return mask.to(like.device)

@@ -1,0 +1,34 @@
+"""A runner without a model: the likeliest next token is the prompt again, then the end. To try the wiring."""
+
+from __future__ import annotations
+
+import torch
+
+from myserve_ui.engine.scheduler import ScheduledBatch, ScheduledChunk
+
+LIKELY = 30.0
+"""Logit of the echoed token; every other is 0, so that any temperature up to 2 still echoes."""
+
+
+class EchoRunner:
+    """Answers a prompt with its own tokens, one a step, then `end_token_id`."""
+
+    kv_bytes_per_token = 0
+
+    def __init__(self, vocab_size: int, end_token_id: int) -> None:
+        self._vocab_size = vocab_size
+        self._end_token_id = end_token_id
+
+    def reserve(self, claims: list[int]) -> None:
+        """Nothing is kept."""
+
+    def forward(self, batch: ScheduledBatch) -> torch.Tensor:
+        logits = torch.zeros(len(batch.sampling), self._vocab_size)
+        for row, chunk in zip(logits, batch.sampling, strict=True):
+            row[self._next_token(chunk)] = LIKELY
+        return logits
+
+    def _next_token(self, chunk: ScheduledChunk) -> int:
+        sequence = chunk.sequence
+        echoed = sequence.num_output_tokens
+        return sequence.token_ids[echoed] if echoed < sequence.num_prompt_tokens else self._end_token_id

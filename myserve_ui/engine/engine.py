@@ -1,0 +1,130 @@
+"""Continuous batching, one step at a time: schedule, forward, sample, update, report."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Sequence as SequenceOf
+from dataclasses import asdict, dataclass
+
+from myserve_ui.core.engine_request import EngineRequest
+from myserve_ui.core.outputs import FinishReason, RequestOutput
+from myserve_ui.engine.model_runner import Runner
+from myserve_ui.engine.sampler import Sampler
+from myserve_ui.engine.scheduler import ScheduledBatch, Scheduler
+from myserve_ui.engine.sequence import Sequence
+from myserve_ui.engine.slot_manager import SlotManager
+from myserve_ui.engine.stats import EngineCounters, EngineSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """The engine's budgets."""
+
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    max_model_len: int
+    """Tokens of one sequence, prompt and answer together."""
+    max_cache_tokens: int
+    """Tokens of all sequences together, at least max_model_len."""
+    debug: bool = False
+    """Check the books at every step instead of only when idle."""
+
+
+class Engine:
+    """Serves many requests with one model. Not thread-safe: one owner calls add, abort and step.
+
+    `decode` turns ids into text; `eos_token_ids` end an answer.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        decode: Callable[[SequenceOf[int]], str],
+        *,
+        eos_token_ids: frozenset[int],
+        config: EngineConfig,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.runner = runner
+        self.config = config
+        self.clock = clock
+        slots = SlotManager(config.max_num_seqs, config.max_model_len, config.max_cache_tokens)
+        self.scheduler = Scheduler(slots, max_num_batched_tokens=config.max_num_batched_tokens)
+        self.sampler = Sampler(eos_token_ids)
+        self.counters = EngineCounters()
+        self._decode = decode
+        self._eos_token_ids = eos_token_ids
+        self._sequences: dict[str, Sequence] = {}
+        self._next_seq_id = itertools.count()
+        self._batch: ScheduledBatch | None = None
+
+    @property
+    def has_work(self) -> bool:
+        return self.scheduler.has_work
+
+    def add(self, request: EngineRequest) -> None:
+        """Put a request at the end of the queue."""
+        sequence = Sequence(next(self._next_seq_id), request, self._decode)
+        self._sequences[request.request_id] = sequence
+        self.scheduler.add(sequence)
+
+    def abort(self, request_id: str) -> RequestOutput | None:
+        """End a request and free its row; its last output, or None if it is not here any more."""
+        if (sequence := self._sequences.pop(request_id, None)) is None:
+            return None
+        self.scheduler.finish(sequence, FinishReason.ABORT)
+        return sequence.take_output()
+
+    def step(self) -> list[RequestOutput]:
+        """Advance every scheduled sequence and report what changed.
+
+        If it raises, `fail_step` ends the requests of that step; the engine goes on with the others.
+        """
+        self._batch = None
+        if (batch := self.scheduler.schedule(self.clock())) is None:
+            return []
+        self._batch = batch
+        self.runner.reserve(self.scheduler.slots.claims())
+        logits = self.runner.forward(batch)  # [num_sampling_chunks, vocab_size]
+        token_ids = self.sampler.sample(logits, [chunk.sequence for chunk in batch.sampling])
+        self.scheduler.update(batch, token_ids, self._eos_token_ids, self.clock())
+        self.counters.steps += 1
+        self.counters.generation_tokens += len(token_ids)
+        self._check_books()
+        return self._collect_outputs([chunk.sequence for chunk in batch.chunks])
+
+    def fail_step(self, message: str) -> list[RequestOutput]:
+        """End the requests of the step that just raised, all of them if it raised before it was scheduled."""
+        self.counters.failed_steps += 1
+        batch, self._batch = self._batch, None
+        failed = list(self._sequences.values()) if batch is None else [chunk.sequence for chunk in batch.chunks]
+        for sequence in failed:
+            self.scheduler.finish(sequence, FinishReason.ERROR, error=message)
+        return self._collect_outputs(failed)
+
+    def snapshot(self) -> EngineSnapshot:
+        """How the engine stands now, to be read by others."""
+        slots = self.scheduler.slots
+        return EngineSnapshot(
+            num_running=len(self.scheduler.running),
+            waiting=tuple(sequence.request_id for sequence in self.scheduler.waiting),
+            kv_tokens_used=slots.used_tokens,
+            kv_tokens_kept=slots.kept_tokens,
+            kv_tokens_total=slots.max_tokens,
+            prefix_lookup_tokens=slots.lookup_tokens,
+            prefix_hit_tokens=slots.hit_tokens,
+            preemptions=self.scheduler.num_preemptions,
+            prompt_tokens=self.scheduler.admitted_prompt_tokens,
+            **asdict(self.counters),
+        )
+
+    def _check_books(self) -> None:
+        if self.config.debug or not self.has_work:
+            self.scheduler.check()
+
+    def _collect_outputs(self, sequences: list[Sequence]) -> list[RequestOutput]:
+        for sequence in sequences:
+            if sequence.is_finished:
+                self._sequences.pop(sequence.request_id, None)
+        return [sequence.take_output() for sequence in sequences]

@@ -1,0 +1,109 @@
+"""Keys and values of every running sequence: one row per sequence, per layer one tensor of rows.
+
+A layer's tensor is [num_slots, capacity, num_kv_heads, head_dim]. Rows side by side are what lets one attention call
+serve a whole batch as a view, with nothing gathered. Both leading dimensions grow on demand; on a CPU, untouched
+memory is only reserved, not used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+MIN_CAPACITY = 256
+
+
+@dataclass(slots=True)
+class LayerCache:
+    keys: torch.Tensor  # [num_slots, capacity, num_kv_heads, head_dim]
+    values: torch.Tensor  # [num_slots, capacity, num_kv_heads, value_dim]
+
+    @property
+    def bytes_per_token(self) -> int:
+        return sum(tensor[0, 0].numel() * tensor.element_size() for tensor in (self.keys, self.values))
+
+
+class KVCache:
+    """Rows of keys and values, for layers that come to be at their first write.
+
+    A layer's shape is learnt from what the model writes, so that layers may differ (heads, head_dim, device).
+    """
+
+    def __init__(self, num_slots: int, max_len: int) -> None:
+        self.num_slots = 1
+        self.capacity = min(MIN_CAPACITY, max_len)
+        self._max_slots = num_slots
+        self._max_len = max_len
+        self._layers: dict[int, LayerCache] = {}
+        self._touched = [0] * num_slots
+
+    @property
+    def num_layers(self) -> int:
+        return len(self._layers)
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Bytes that one token takes over all layers; 0 before the first forward."""
+        return sum(layer.bytes_per_token for layer in self._layers.values())
+
+    def reserve(self, claims: Sequence[int]) -> None:
+        """Make room for `claims[slot]` tokens in every row.
+
+        The tensors are laid anew when they are too small, and when rows that shrank hold more memory than a
+        second set of the present claims would take.
+        """
+        num_slots = max((slot + 1 for slot, claim in enumerate(claims) if claim), default=1)
+        length = max(claims, default=1)
+        self._touched = [max(touched, claim) for touched, claim in zip(self._touched, claims, strict=True)]
+        too_small = num_slots > self.num_slots or length > self.capacity
+        too_large = sum(self._touched) > 2 * sum(claims) + self._max_len
+        if too_small or too_large:
+            slots = _grown(num_slots, 1, self._max_slots)
+            self._rebuild(slots, _grown(length, MIN_CAPACITY, self._max_len), claims)
+
+    def layer(self, index: int, key: torch.Tensor, value: torch.Tensor) -> LayerCache:
+        """The tensors of layer `index`; made at first sight of its key and value, [num_tokens, heads, dim]."""
+        if (layer := self._layers.get(index)) is None:
+            layer = LayerCache(self._zeros(key), self._zeros(value))
+            self._layers[index] = layer
+        return layer
+
+    def copy_row(self, source: int, target: int, length: int) -> None:
+        """Copy the first `length` tokens of one row to another, in every layer."""
+        for layer in self._layers.values():
+            layer.keys[target, :length] = layer.keys[source, :length]
+            layer.values[target, :length] = layer.values[source, :length]
+
+    def clear_row(self, slot: int) -> None:
+        """Zero what was written into a row."""
+        if slot < self.num_slots:
+            for layer in self._layers.values():
+                layer.keys[slot, : self._touched[slot]] = 0
+                layer.values[slot, : self._touched[slot]] = 0
+
+    def _zeros(self, like: torch.Tensor) -> torch.Tensor:
+        return like.new_zeros(self.num_slots, self.capacity, *like.shape[1:])
+
+    def _rebuild(self, num_slots: int, capacity: int, claims: Sequence[int]) -> None:
+        kept = [(slot, min(claim, self.capacity)) for slot, claim in enumerate(claims[: self.num_slots]) if claim]
+        self.num_slots, self.capacity = num_slots, capacity
+        for layer in self._layers.values():
+            layer.keys = self._moved(layer.keys, kept)
+            layer.values = self._moved(layer.values, kept)
+        self._touched = list(claims)
+
+    def _moved(self, old: torch.Tensor, kept: list[tuple[int, int]]) -> torch.Tensor:
+        new = self._zeros(old[0])
+        for slot, length in kept:
+            new[slot, :length] = old[slot, :length]
+        return new
+
+
+def _grown(wanted: int, smallest: int, largest: int) -> int:
+    """The next power of two from `smallest` on that holds `wanted`, cut at `largest`."""
+    size = smallest
+    while size < wanted:
+        size *= 2
+    return max(wanted, min(size, largest))

@@ -1,0 +1,97 @@
+"""Runs one step's tokens through the unmodified transformers module and returns the logits that are needed."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+
+from myserve_ui.engine.attention import ATTENTION_NAME, AttentionBatch, PromptChunk, register_attention
+from myserve_ui.engine.kv_cache import KVCache
+from myserve_ui.engine.scheduler import ScheduledBatch
+
+
+class Runner(Protocol):
+    """What the engine needs of whatever computes logits."""
+
+    def forward(self, batch: ScheduledBatch) -> torch.Tensor:
+        """Logits [num_sampling_chunks, vocab_size] in float32, in the order of `batch.sampling`."""
+        ...
+
+    def reserve(self, claims: list[int]) -> None:
+        """Make room for `claims[slot]` tokens in each row of the cache, before the forward that needs them."""
+        ...
+
+    @property
+    def kv_bytes_per_token(self) -> int: ...
+
+
+class ModelRunner:
+    """Owns the cache of one module and feeds the module flat batches.
+
+    `module` is a transformers causal language model in eval mode whose attention goes through AttentionInterface.
+    """
+
+    def __init__(self, module: torch.nn.Module, *, num_slots: int, max_len: int) -> None:
+        register_attention()
+        self.module = module
+        self.num_slots = num_slots
+        self.dtype: torch.dtype = module.dtype  # type: ignore[assignment]
+        self.cache = KVCache(num_slots, max_len)
+        self.device = module.get_input_embeddings().weight.device  # type: ignore[operator, union-attr]
+        module.set_attn_implementation(ATTENTION_NAME)  # type: ignore[operator]
+
+    @property
+    def kv_bytes_per_token(self) -> int:
+        return self.cache.bytes_per_token
+
+    def reserve(self, claims: list[int]) -> None:
+        self.cache.reserve(claims)
+
+    @torch.inference_mode()
+    def forward(self, batch: ScheduledBatch) -> torch.Tensor:
+        for slot in batch.clears:
+            self.cache.clear_row(slot)
+        for copy in batch.copies:
+            self.cache.copy_row(copy.source, copy.target, copy.length)
+        token_ids = [token_id for chunk in batch.chunks for token_id in chunk.token_ids]
+        attention = self._attention_batch(batch)
+        output = self.module(
+            input_ids=torch.tensor([token_ids], device=self.device),
+            position_ids=attention.positions[None],
+            use_cache=False,
+            attention_batch=attention,
+            logits_to_keep=self._sampled_positions(batch),
+        )
+        return output.logits[0].float()  # [num_sampling_chunks, vocab_size]
+
+    def _attention_batch(self, batch: ScheduledBatch) -> AttentionBatch:
+        slots = [chunk.slot for chunk in batch.chunks for _ in range(chunk.length)]
+        positions = [chunk.start + offset for chunk in batch.chunks for offset in range(chunk.length)]
+        decodes = [chunk for chunk in batch.chunks if chunk.length == 1]
+        return AttentionBatch(
+            cache=self.cache,
+            slots=torch.tensor(slots, device=self.device),
+            positions=torch.tensor(positions, device=self.device),
+            decode_slots=[chunk.slot for chunk in decodes],
+            decode_contexts=[chunk.start + 1 for chunk in decodes],
+            chunks=_prompt_chunks(batch),
+        )
+
+    def _sampled_positions(self, batch: ScheduledBatch) -> torch.Tensor:
+        """Index in the flat row of the last token of every chunk that samples."""
+        ends, end = [], 0
+        for chunk in batch.chunks:
+            end += chunk.length
+            if chunk.samples:
+                ends.append(end - 1)
+        return torch.tensor(ends, dtype=torch.long, device=self.device)
+
+
+def _prompt_chunks(batch: ScheduledBatch) -> list[PromptChunk]:
+    chunks, first = [], 0
+    for chunk in batch.chunks:
+        if chunk.length > 1:
+            chunks.append(PromptChunk(first, first + chunk.length, chunk.slot, chunk.start))
+        first += chunk.length
+    return chunks

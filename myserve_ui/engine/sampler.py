@@ -1,0 +1,103 @@
+"""Chooses the next token of every row. Vectorised; a row that needs nothing special costs nothing special."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as SequenceOf
+
+import torch
+
+from myserve_ui.engine.sequence import Sequence
+
+
+class Sampler:
+    """Greedy choice for all rows at once, then a draw for the rows that ask for one.
+
+    A row's draw is one uniform number from its sequence's own generator, looked up in the row's cumulative
+    distribution: what a sequence draws depends on nothing but its seed and its logits.
+    """
+
+    def __init__(self, eos_token_ids: frozenset[int]) -> None:
+        self._eos_token_ids = sorted(eos_token_ids)
+
+    @torch.inference_mode()
+    def sample(self, logits: torch.Tensor, sequences: SequenceOf[Sequence]) -> list[int | None]:
+        """Ids chosen from `logits` [num_seqs, vocab], in the order of `sequences`; None for a row of NaN."""
+        if not sequences:
+            return []
+        self._forbid_early_end(logits, sequences)
+        best, token_ids = logits.max(dim=-1)
+        plain, ranked = self._rows_that_draw(sequences, logits.shape[-1])
+        for rows, draw in ((plain, self._draw), (ranked, self._draw_ranked)):
+            if rows:
+                index = torch.tensor(rows, device=logits.device)
+                token_ids[index] = draw(logits[index], [sequences[row] for row in rows])
+        packed = torch.where(torch.isfinite(best), token_ids, -1).tolist()  # one transfer from the device
+        return [None if token_id < 0 else token_id for token_id in packed]
+
+    def _rows_that_draw(self, sequences: SequenceOf[Sequence], vocab_size: int) -> tuple[list[int], list[int]]:
+        """Rows that draw from every token, and rows that rank the tokens first to leave some out.
+
+        The way a row takes depends on its own parameters alone, or neighbours would change its draws.
+        """
+        plain: list[int] = []
+        ranked: list[int] = []
+        for row, sequence in enumerate(sequences):
+            params = sequence.params
+            if params.is_greedy:
+                continue
+            keeps_all = params.top_p == 1.0 and not params.min_p and not 1 <= (params.top_k or 0) < vocab_size
+            (plain if keeps_all else ranked).append(row)
+        return plain, ranked
+
+    def _forbid_early_end(self, logits: torch.Tensor, sequences: SequenceOf[Sequence]) -> None:
+        for row, sequence in enumerate(sequences):
+            if sequence.num_output_tokens < sequence.params.min_tokens:
+                ids = [*self._eos_token_ids, *sequence.params.stop_token_ids]
+                logits[row, ids] = float("-inf")
+
+    def _draw(self, logits: torch.Tensor, sequences: SequenceOf[Sequence]) -> torch.Tensor:
+        """One token for each row of `logits` [num_drawn, vocab], any of the vocabulary."""
+        return _pick(torch.softmax(_tempered(logits, sequences), dim=-1), sequences)
+
+    def _draw_ranked(self, logits: torch.Tensor, sequences: SequenceOf[Sequence]) -> torch.Tensor:
+        """One token for each row, of those that top_k, top_p and min_p leave."""
+        ranked, order = _tempered(logits, sequences).sort(dim=-1, descending=True, stable=True)
+        probabilities = torch.softmax(ranked, dim=-1)  # [num_drawn, vocab], likeliest first
+        probabilities = probabilities.masked_fill_(self._cut(probabilities, sequences), 0.0)
+        return order.gather(-1, _pick(probabilities, sequences)[:, None])[:, 0]
+
+    def _cut(self, probabilities: torch.Tensor, sequences: SequenceOf[Sequence]) -> torch.Tensor:
+        """True for ranks that top_k, top_p or min_p leave out; the likeliest token always stays.
+
+        top_p looks at what top_k left, renormalised, as the reference implementations do.
+        """
+        params = [sequence.params for sequence in sequences]
+        vocab_size = probabilities.shape[-1]
+        ranks = torch.arange(vocab_size, device=probabilities.device)
+        top_k = _column([p.top_k if (p.top_k or 0) >= 1 else vocab_size for p in params], probabilities)
+        cut = ranks >= top_k
+        kept = probabilities.masked_fill(cut, 0.0)
+        before = kept.cumsum(-1) - kept  # probability of all likelier tokens
+        cut |= before >= _column([p.top_p for p in params], probabilities) * kept.sum(-1, keepdim=True)
+        cut |= probabilities < _column([p.min_p or 0.0 for p in params], probabilities) * probabilities[:, :1]
+        cut[:, 0] = False
+        return cut
+
+
+def _column(values: SequenceOf[float | None], like: torch.Tensor) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float32, device=like.device)[:, None]
+
+
+def _tempered(logits: torch.Tensor, sequences: SequenceOf[Sequence]) -> torch.Tensor:
+    return logits / _column([sequence.params.temperature or 1.0 for sequence in sequences], logits)
+
+
+def _pick(probabilities: torch.Tensor, sequences: SequenceOf[Sequence]) -> torch.Tensor:
+    """The first index whose cumulative probability passes the sequence's next uniform number: [rows]."""
+    uniform = [sequence.random.random() for sequence in sequences]
+    exact = torch.float32 if probabilities.device.type == "mps" else torch.float64  # mps has no float64
+    cumulative = probabilities.cumsum(-1, dtype=exact)
+    target = torch.tensor(uniform, dtype=exact, device=probabilities.device)[:, None] * cumulative[:, -1:]
+    index = torch.searchsorted(cumulative, target, right=True)[:, 0]
+    last_possible = probabilities.shape[-1] - 1 - (probabilities.flip(-1) > 0).int().argmax(-1)
+    return torch.minimum(index, last_possible)

@@ -1,0 +1,187 @@
+"""Decides which sequences run in the next step. Knows tokens and rows; knows no tensors."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence as SequenceOf
+from dataclasses import dataclass
+
+from myserve_ui.core.outputs import FinishReason
+from myserve_ui.engine.sequence import Sequence
+from myserve_ui.engine.slot_manager import SlotCopy, SlotManager
+
+
+NOT_A_NUMBER = (
+    "The model computed values that are not numbers, so this answer ends here. "
+    "If it happens again, load the model with dtype fp32 or bf16."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledChunk:
+    """Tokens [start, start + length) of one sequence, computed in this step."""
+
+    sequence: Sequence
+    start: int
+    length: int
+    slot: int
+    samples: bool
+    """True if the chunk ends at the last known token, so that its logits choose the next one."""
+
+    @property
+    def token_ids(self) -> list[int]:
+        return self.sequence.token_ids[self.start : self.start + self.length]
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledBatch:
+    """One step's work. Chunks of one token, the decode rows, come first; both kinds in the order of their slots."""
+
+    chunks: tuple[ScheduledChunk, ...]
+    clears: tuple[int, ...] = ()
+    """Rows to clear before anything else."""
+    copies: tuple[SlotCopy, ...] = ()
+    """Row copies to make next, in this order."""
+
+    @property
+    def sampling(self) -> list[ScheduledChunk]:
+        """The chunks whose logits are needed, in order."""
+        return [chunk for chunk in self.chunks if chunk.samples]
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(chunk.length for chunk in self.chunks)
+
+
+class Scheduler:
+    """First come, first served, under three budgets: sequences, tokens of one step, tokens of cache memory.
+
+    A step takes one token of every sequence that decodes, then fills what is left of `max_num_batched_tokens` with
+    chunks of prompts, so that a long prompt slows the streams of others by a bounded amount and never stops them.
+    When memory runs out the newest sequence is preempted: it waits at the front of the queue and is computed again.
+    """
+
+    def __init__(self, slots: SlotManager, *, max_num_batched_tokens: int, max_num_seqs: int | None = None) -> None:
+        self.slots = slots
+        self.max_num_batched_tokens = max_num_batched_tokens
+        self.max_num_seqs = max_num_seqs or slots.num_slots
+        self.waiting: deque[Sequence] = deque()
+        self.running: list[Sequence] = []
+        self.num_preemptions = 0
+        self.admitted_prompt_tokens = 0
+        """Prompt tokens of every request that was ever admitted, cached ones included."""
+        self._copies: list[SlotCopy] = []
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.waiting or self.running)
+
+    def add(self, sequence: Sequence) -> None:
+        self.waiting.append(sequence)
+
+    def schedule(self, now: float) -> ScheduledBatch | None:
+        """Choose the next step's chunks, or None when there is nothing to do."""
+        self._copies = []
+        self._claim_decode_memory()
+        decodes = [_chunk(sequence, 1) for sequence in self.running if sequence.num_uncomputed_tokens == 1]
+        prefills = self._schedule_prefills(self.max_num_batched_tokens - len(decodes))
+        for chunk in prefills:
+            chunk.sequence.mark_scheduled(now)
+        chunks = sorted(decodes + prefills, key=lambda chunk: (chunk.length > 1, chunk.slot))
+        if not chunks:
+            return None
+        return ScheduledBatch(tuple(chunks), self.slots.take_dirty(), tuple(self._copies))
+
+    def update(
+        self, batch: ScheduledBatch, token_ids: SequenceOf[int | None], eos_token_ids: frozenset[int], now: float
+    ) -> None:
+        """Book what the step computed: advance every chunk, append the sampled tokens, free the finished.
+
+        A token of None stands for logits that are not numbers: that sequence alone ends with an error.
+        """
+        for chunk in batch.chunks:
+            chunk.sequence.num_computed_tokens += chunk.length
+            self.slots.record(chunk.slot, chunk.token_ids)
+        for chunk, token_id in zip(batch.sampling, token_ids, strict=True):
+            if token_id is None:
+                self.finish(chunk.sequence, FinishReason.ERROR, error=NOT_A_NUMBER)
+            else:
+                chunk.sequence.append_token(token_id, eos_token_ids, now)
+        for chunk in batch.chunks:
+            if chunk.sequence.is_finished:
+                self._leave(chunk.sequence)
+
+    def finish(self, sequence: Sequence, reason: FinishReason, *, error: str | None = None) -> None:
+        """End a sequence from outside a step: aborted, timed out or failed. Its row is free at once."""
+        if not sequence.is_finished:
+            sequence.finish(reason, error=error)
+        if sequence in self.waiting:
+            self.waiting.remove(sequence)
+        # what a failed step wrote is not to be trusted, so nothing of it is kept for others
+        self._leave(sequence, keep=reason is not FinishReason.ERROR)
+
+    def check(self) -> None:
+        """Integrity of the books against the slot manager; an AssertionError is a mistake of ours."""
+        self.slots.check()
+        slots = [sequence.slot for sequence in self.running]
+        assert None not in slots and len(set(slots)) == len(slots), "two sequences share a row"
+        if not self.has_work:
+            assert self.slots.used_tokens == 0, "memory is claimed though nothing runs"
+
+    def _claim_decode_memory(self) -> None:
+        """Give every running sequence room for its next token, preempting the newest where memory is short."""
+        for sequence in list(self.running):
+            while sequence in self.running and not self.slots.grow(_slot(sequence), sequence.num_tokens):
+                self._preempt(self.running[-1])
+
+    def _schedule_prefills(self, budget: int) -> list[ScheduledChunk]:
+        chunks: list[ScheduledChunk] = []
+        unfinished = [sequence for sequence in self.running if sequence.num_uncomputed_tokens > 1]
+        while budget > 0:
+            sequence = unfinished.pop(0) if unfinished else self._admit()
+            if sequence is None:
+                break
+            chunks.append(_chunk(sequence, min(budget, sequence.num_uncomputed_tokens)))
+            budget -= chunks[-1].length
+        return chunks
+
+    def _admit(self) -> Sequence | None:
+        """Move the first waiting sequence to running if a row and memory for all its tokens are there."""
+        if not self.waiting or len(self.running) >= self.max_num_seqs:
+            return None
+        sequence = self.waiting[0]
+        allocation = self.slots.allocate(sequence.token_ids, reuse=sequence.cache_prompt)
+        if allocation is None:
+            return None
+        self.waiting.popleft()
+        self.running.append(sequence)
+        if allocation.copy is not None:
+            self._copies.append(allocation.copy)
+        sequence.slot = allocation.slot
+        sequence.num_computed_tokens = allocation.num_cached_tokens
+        if sequence.timings.scheduled is None:
+            sequence.num_cached_tokens = allocation.num_cached_tokens
+            self.admitted_prompt_tokens += sequence.num_prompt_tokens
+        return sequence
+
+    def _preempt(self, sequence: Sequence) -> None:
+        self.num_preemptions += 1
+        self._leave(sequence)
+        sequence.num_computed_tokens = 0
+        self.waiting.appendleft(sequence)
+
+    def _leave(self, sequence: Sequence, *, keep: bool = True) -> None:
+        if sequence in self.running:
+            self.running.remove(sequence)
+            self.slots.release(_slot(sequence), keep=keep)
+            sequence.slot = None
+
+
+def _chunk(sequence: Sequence, length: int) -> ScheduledChunk:
+    start = sequence.num_computed_tokens
+    return ScheduledChunk(sequence, start, length, _slot(sequence), start + length == sequence.num_tokens)
+
+
+def _slot(sequence: Sequence) -> int:
+    assert sequence.slot is not None, "a running sequence has a row"
+    return sequence.slot

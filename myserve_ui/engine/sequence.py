@@ -1,0 +1,131 @@
+"""One request inside the engine: its tokens, how far they are computed, and what it is allowed to do."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence as SequenceOf
+from dataclasses import replace
+
+from myserve_ui.core.engine_request import EngineRequest
+from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState, Usage
+from myserve_ui.core.timings import RequestTimings
+from myserve_ui.engine.detokenizer import Detokenizer
+from myserve_ui.engine.stop_checker import StopChecker
+
+
+class Sequence:
+    """Tokens of one request, prompt and answer in one list, of which the first `num_computed_tokens` are cached."""
+
+    def __init__(self, seq_id: int, request: EngineRequest, decode: Callable[[SequenceOf[int]], str]) -> None:
+        self.seq_id = seq_id
+        self.request_id = request.request_id
+        self.params = request.params
+        self.cache_prompt = request.cache_prompt
+        self.token_ids = list(request.prompt_token_ids)
+        self.num_prompt_tokens = len(self.token_ids)
+        self.num_computed_tokens = 0
+        self.num_cached_tokens = 0
+        self.slot: int | None = None
+        self.finish_reason: FinishReason | None = None
+        self.stop_reason: str | int | None = None
+        self.error: str | None = None
+        self.timings = RequestTimings(arrival=request.arrival)
+        self.random = make_generator(request.params.seed)
+        self._detokenizer = Detokenizer(decode, request.prompt_token_ids)
+        self._stop_checker = StopChecker(request.params.stop)
+        self._pending_text = ""
+        self._num_reported_tokens = 0
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.token_ids)
+
+    @property
+    def num_output_tokens(self) -> int:
+        return len(self.token_ids) - self.num_prompt_tokens
+
+    @property
+    def num_uncomputed_tokens(self) -> int:
+        return len(self.token_ids) - self.num_computed_tokens
+
+    @property
+    def is_finished(self) -> bool:
+        return self.finish_reason is not None
+
+    @property
+    def state(self) -> RequestState:
+        if self.is_finished:
+            return RequestState.FINISHED
+        if self.num_output_tokens:
+            return RequestState.DECODE  # also while a preempted sequence is computed again
+        return RequestState.WAITING if self.timings.scheduled is None else RequestState.PREFILL
+
+    def mark_scheduled(self, now: float) -> None:
+        """Note the first time that a part of the prompt enters a step."""
+        if self.timings.scheduled is None:
+            self.timings = replace(self.timings, scheduled=now)
+
+    def append_token(self, token_id: int, eos_token_ids: frozenset[int], now: float) -> None:
+        """Add a sampled token and finish if it ends the answer: an end token, a stop string, or the length."""
+        self.token_ids.append(token_id)
+        first = now if self.timings.first_token is None else self.timings.first_token
+        self.timings = replace(
+            self.timings, first_token=first, last_token=now, num_output_tokens=self.num_output_tokens
+        )
+        if self._ends_at(token_id, eos_token_ids):
+            self._conclude(FinishReason.STOP)
+            return
+        self._add_text(self._detokenizer.add(token_id))
+        if not self.is_finished and self.num_output_tokens >= (self.params.max_tokens or 0):
+            self._conclude(FinishReason.LENGTH)
+
+    def finish(self, reason: FinishReason, *, error: str | None = None) -> None:
+        """End the sequence; text held back for a possible stop string is released."""
+        if self._stop_checker.matched is None and reason is not FinishReason.ABORT:
+            self._pending_text += self._stop_checker.flush()
+        self.finish_reason, self.error = reason, error
+
+    def take_output(self) -> RequestOutput:
+        """News since the last call; clears them."""
+        text, self._pending_text = self._pending_text, ""
+        new_ids = tuple(self.token_ids[self.num_prompt_tokens + self._num_reported_tokens :])
+        self._num_reported_tokens += len(new_ids)
+        return RequestOutput(
+            request_id=self.request_id,
+            state=self.state,
+            usage=Usage(self.num_prompt_tokens, self.num_output_tokens, self.num_cached_tokens),
+            timings=self.timings,
+            text_delta=text,
+            token_ids=new_ids,
+            num_computed_tokens=min(self.num_computed_tokens, self.num_prompt_tokens),
+            finish_reason=self.finish_reason,
+            stop_reason=self.stop_reason,
+            error=self.error,
+        )
+
+    def _ends_at(self, token_id: int, eos_token_ids: frozenset[int]) -> bool:
+        if self.num_output_tokens < self.params.min_tokens:
+            return False
+        if token_id in self.params.stop_token_ids:
+            self.stop_reason = token_id
+            return True
+        return token_id in eos_token_ids and not self.params.ignore_eos
+
+    def _conclude(self, reason: FinishReason) -> None:
+        self._add_text(self._detokenizer.flush())
+        if not self.is_finished:
+            self.finish(reason)
+
+    def _add_text(self, text: str) -> None:
+        if self.num_output_tokens < self.params.min_tokens:
+            self._pending_text += text
+            return
+        self._pending_text += self._stop_checker.add(text)
+        if self._stop_checker.matched is not None:
+            self.stop_reason = self._stop_checker.matched
+            self.finish(FinishReason.STOP)
+
+
+def make_generator(seed: int | None) -> random.Random:
+    """A generator of one sequence's own; equal seeds give equal draws, negative ones differ from positive ones."""
+    return random.Random() if seed is None else random.Random(seed & 0xFFFF_FFFF_FFFF_FFFF)

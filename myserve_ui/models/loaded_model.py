@@ -1,0 +1,31 @@
+"""A model that is ready to be served: the module, its tokenizer, and the facts the engine needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+
+from myserve_ui.core.model_info import ModelInfo
+from myserve_ui.core.sampling_params import SamplingDefaults
+from myserve_ui.core.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedModel:
+    """One (model, precision) with its weights in memory. The module is in eval mode and wants no gradients."""
+
+    info: ModelInfo
+    module: torch.nn.Module | None
+    """The unmodified transformers module; None for the echo, which has no weights."""
+    tokenizer: Tokenizer
+    eos_token_ids: frozenset[int]
+    """Union of what tokenizer, config and generation_config call an end."""
+    context_length: int
+    """Tokens, prompt and answer together."""
+    bos_token_id: int | None = None
+    defaults: SamplingDefaults = field(default_factory=SamplingDefaults)
+    dtype: torch.dtype = torch.float32
+    """Of activations; 4-bit weights are expanded to it."""
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    """Where input ids go; a model over several devices keeps its embedding here."""

@@ -1,0 +1,97 @@
+"""The tokenizer of a Hugging Face model. What a user writes is text, whatever special tokens it spells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jinja2
+from tokenizers import Tokenizer as RustTokenizer
+from transformers import PreTrainedTokenizerBase
+
+from myserve_ui.core.requests import Message
+from myserve_ui.errors import InvalidRequestError, ModelLoadError
+from myserve_ui.models.control_tokens import ControlTokens, find_control_tokens
+
+MAX_REASON_LENGTH = 300
+
+
+class HuggingFaceTokenizer:
+    """A fast tokenizer behind core's Tokenizer words.
+
+    Every setting of the two Rust tokenizers is made here, once, and only read afterwards: transformers' own `__call__`
+    switches settings back and forth on one shared object, which is not safe from several threads.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, *, vocab_size: int) -> None:
+        """`vocab_size`: output rows of the model. Raises ModelLoadError for a tokenizer without a Rust backend."""
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        if not isinstance(backend, RustTokenizer):
+            raise ModelLoadError(
+                "The model has no fast tokenizer (tokenizer.json), which this server needs; convert it with transformers first."
+            )
+        self.vocab_size = vocab_size
+        self.bos_token_id: int | None = tokenizer.bos_token_id
+        self.has_chat_template = bool(tokenizer.chat_template)
+        self._tokenizer = tokenizer
+        self._special_as_ids = _copy(backend, encode_special_tokens=False)
+        self._special_as_text = _copy(backend, encode_special_tokens=True)
+        self._control_tokens = ControlTokens(
+            find_control_tokens(tokenizer), as_ids=self._special_as_ids, as_text=self._special_as_text
+        )
+
+    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
+        """Ids of plain text; see core. Raises InvalidRequestError for a lone surrogate."""
+        _check_characters(text)
+        return list(self._special_as_text.encode(text, add_special_tokens=add_special_tokens).ids)
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """Text of ids, special tokens left out; ids without a word are left out too."""
+        return self._special_as_ids.decode(list(token_ids), skip_special_tokens=True)
+
+    def render_chat(self, messages: Sequence[Message], *, continue_final_message: bool = False) -> list[int]:
+        """Ids of the chat template over `messages`; see core."""
+        if not self.has_chat_template:
+            raise InvalidRequestError(
+                "This model has no chat template: send text to /v1/completions, or set chat_template in the settings."
+            )
+        for message in messages:
+            _check_characters(message.content)
+        return self._control_tokens.encode(self._render(messages, continue_final_message))
+
+    def _render(self, messages: Sequence[Message], continue_final_message: bool) -> str:
+        conversation = [{"role": m.role, "content": self._control_tokens.mark(m.content)} for m in messages]
+        try:
+            rendered = self._tokenizer.apply_chat_template(
+                conversation,
+                tokenize=False,
+                add_generation_prompt=not continue_final_message,
+                continue_final_message=continue_final_message,
+            )
+        except jinja2.TemplateError as error:
+            raise InvalidRequestError(
+                f"The model's chat template refuses these messages: {_reason(error)}", param="messages"
+            ) from error
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise InvalidRequestError(
+                f"The model's chat template cannot render these messages: {_reason(error)}", param="messages"
+            ) from error
+        return str(rendered)
+
+
+def _copy(backend: RustTokenizer, *, encode_special_tokens: bool) -> RustTokenizer:
+    copy = RustTokenizer.from_str(backend.to_str())
+    copy.no_padding()
+    copy.no_truncation()
+    copy.encode_special_tokens = encode_special_tokens
+    return copy
+
+
+def _check_characters(text: str) -> None:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise InvalidRequestError("The text has a lone surrogate, which is no character; leave it out.") from None
+
+
+def _reason(error: Exception) -> str:
+    return str(error)[:MAX_REASON_LENGTH]

@@ -1,0 +1,137 @@
+"""Greedy through the engine equals `generate`, token for token, for every family: alone, batched, at any moment."""
+
+import random
+
+import pytest
+import torch
+
+from myserve_ui.core.engine_request import EngineRequest
+from myserve_ui.core.sampling_params import SamplingParams
+from myserve_ui.engine.engine import Engine, EngineConfig
+from myserve_ui.engine.model_runner import ModelRunner
+from myserve_ui.engine.self_check import check_runner, reference_logits
+from myserve_ui.models.byte_tokenizer import EOS_TOKEN_ID
+from myserve_ui.models.tiny import FAMILIES, VOCAB_SIZE, build_tiny_model
+
+NEW_TOKENS = 24
+PROMPT_LENGTHS = (1, 2, 5, 9, 17, 50, 110, 180)
+END_TOKENS = frozenset({EOS_TOKEN_ID})
+
+
+def make_prompt(length, seed):
+    generator = random.Random(seed)
+    return tuple(generator.randrange(3, 250) for _ in range(length))
+
+
+PROMPTS = [make_prompt(length, seed) for seed, length in enumerate(PROMPT_LENGTHS)]
+
+
+@pytest.fixture(scope="module", params=sorted(FAMILIES))
+def family(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def expected(family):
+    """The ids that plain generate gives for each prompt, alone."""
+    module = build_tiny_model(family)
+    answers = []
+    for prompt in PROMPTS:
+        ids = torch.tensor([prompt])
+        output = module.generate(
+            ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=NEW_TOKENS, min_new_tokens=NEW_TOKENS
+        )
+        answers.append(output[0, len(prompt) :].tolist())
+    return answers
+
+
+@pytest.fixture
+def make_engine(family):
+    def make(*, batched_tokens=64, cache_tokens=4096, max_num_seqs=8):
+        config = EngineConfig(max_num_seqs, batched_tokens, 512, cache_tokens, debug=True)
+        runner = ModelRunner(build_tiny_model(family), num_slots=max_num_seqs, max_len=512)
+        return Engine(runner, lambda ids: "", eos_token_ids=END_TOKENS, config=config)
+
+    return make
+
+
+def request_of(index, *, cache_prompt=True):
+    params = SamplingParams(temperature=0.0, top_p=1.0, top_k=0, min_p=0.0, max_tokens=NEW_TOKENS, min_tokens=NEW_TOKENS)
+    return EngineRequest(f"r{index}", PROMPTS[index], params, arrival=0.0, cache_prompt=cache_prompt)
+
+
+def run(engine, answers=None):
+    answers = {} if answers is None else answers
+    while engine.has_work:
+        collect(engine.step(), answers)
+    return answers
+
+
+def collect(outputs, answers):
+    for output in outputs:
+        answers.setdefault(output.request_id, []).extend(output.token_ids)
+        assert output.error is None
+
+
+def test_each_prompt_alone(make_engine, expected):
+    for index in range(len(PROMPTS)):
+        engine = make_engine()
+        engine.add(request_of(index))
+        assert run(engine)[f"r{index}"] == expected[index]
+
+
+def test_eight_lengths_in_one_batch(make_engine, expected):
+    engine = make_engine()
+    for index in range(len(PROMPTS)):
+        engine.add(request_of(index))
+    answers = run(engine)
+    assert [answers[f"r{index}"] for index in range(len(PROMPTS))] == expected
+
+
+def test_joining_and_leaving_at_any_step(make_engine, expected):
+    engine, answers = make_engine(batched_tokens=16, max_num_seqs=4), {}
+    for index in (6, 0, 7, 3, 5, 1, 4, 2):
+        engine.add(request_of(index))
+        for _ in range(3):
+            collect(engine.step(), answers)
+    run(engine, answers)
+    assert [answers[f"r{index}"] for index in range(len(PROMPTS))] == expected
+
+
+def test_a_neighbour_that_aborts_changes_nobody(make_engine, expected):
+    engine, answers = make_engine(), {}
+    for index in range(len(PROMPTS)):
+        engine.add(request_of(index))
+    for leaving in (1, 7, 3):
+        collect(engine.step(), answers)
+        engine.abort(f"r{leaving}")
+    run(engine, answers)
+    assert all(answers[f"r{index}"] == expected[index] for index in (0, 2, 4, 5, 6))
+
+
+def test_preempted_sequences_give_the_same_tokens(make_engine, expected):
+    engine = make_engine(cache_tokens=512)
+    for index in (7, 6, 5, 4, 3):
+        engine.add(request_of(index, cache_prompt=False))
+        engine.add(EngineRequest(f"filler{index}", PROMPTS[index], request_of(index).params, arrival=0.0))
+    answers = run(engine)
+    assert engine.scheduler.num_preemptions > 0
+    assert all(answers[f"r{index}"] == expected[index] for index in (7, 6, 5, 4, 3))
+
+
+def test_a_prefix_hit_gives_the_same_tokens(make_engine, expected):
+    engine = make_engine()
+    engine.add(request_of(7))
+    run(engine)
+    engine.add(request_of(7))
+    answers = run(engine)
+    assert engine.scheduler.slots.hit_tokens == len(PROMPTS[7]) - 1
+    assert answers["r7"] == expected[7]
+
+
+def test_the_self_check_passes(family):
+    module = build_tiny_model(family)
+    reference = reference_logits(module, VOCAB_SIZE)
+    runner = ModelRunner(module, num_slots=4, max_len=512)
+    assert check_runner(runner, reference, VOCAB_SIZE) < 1e-4
+    assert runner.kv_bytes_per_token > 0
