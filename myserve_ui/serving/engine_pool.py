@@ -108,9 +108,9 @@ class EnginePool:
         """The engines that are loaded, dead ones too."""
         return tuple(slot.engine for slot in self._slots.values() if slot.engine is not None)
 
-    @property
-    def num_unfinished(self) -> int:
-        return sum(engine.thread.num_unfinished for engine in self.engines())
+    async def wait_until_idle(self) -> None:
+        """Return once no engine has an unfinished request."""
+        await asyncio.gather(*(engine.thread.wait_until_idle() for engine in self.engines()))
 
     async def shut_down(self) -> None:
         """End every engine; what is unfinished fails."""

@@ -53,6 +53,8 @@ class EngineThread:
         self._max_waiting = max_waiting
         self._loop = asyncio.get_running_loop()
         self._streams: dict[str, RequestStream] = {}
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._inbox: queue.SimpleQueue[_Add | _Abort | _Stop] = queue.SimpleQueue()
         self._last_progress = engine.clock()
         self._thread = threading.Thread(target=self._run, name=f"engine-{name}", daemon=True)
@@ -78,12 +80,13 @@ class EngineThread:
         stream.on_abort = self.abort
         stream.queue_position = self.queue_position
         self._streams[request.request_id] = stream
+        self._idle.clear()
         self._inbox.put(_Add(request))
         return stream
 
     def abort(self, request_id: str) -> None:
         """Forget a request: its row is free before the next step."""
-        if self._streams.pop(request_id, None) is not None:
+        if self._forget(request_id) is not None:
             self._inbox.put(_Abort(request_id))
 
     def queue_position(self, request_id: str) -> int | None:
@@ -91,9 +94,9 @@ class EngineThread:
         waiting = self.snapshot.waiting
         return waiting.index(request_id) + 1 if request_id in waiting else None
 
-    @property
-    def num_unfinished(self) -> int:
-        return len(self._streams)
+    async def wait_until_idle(self) -> None:
+        """Return once no request is unfinished."""
+        await self._idle.wait()
 
     def seconds_without_progress(self) -> float:
         """Seconds since the last finished step, 0 while there is nothing to do."""
@@ -109,7 +112,7 @@ class EngineThread:
         waiting = len(self._streams) - self._engine.config.max_num_seqs
         if waiting >= self._max_waiting:
             raise OverloadedError(
-                f"{waiting} requests are waiting already, the most that may wait is {self._max_waiting}; try again soon."
+                f"{waiting} requests are waiting, and no more than {self._max_waiting} may; try again soon."
             )
 
     # -- on the engine's thread ------------------------------------------------------------------------------------
@@ -160,16 +163,22 @@ class EngineThread:
 
     def _deliver(self, outputs: list[RequestOutput]) -> None:
         for output in outputs:
-            finished = output.finish_reason is not None
-            stream = self._streams.pop(output.request_id, None) if finished else self._streams.get(output.request_id)
+            ended = output.finish_reason is not None
+            stream = self._forget(output.request_id) if ended else self._streams.get(output.request_id)
             if stream is not None:
                 stream.publish(output)
 
     def _die(self, message: str) -> None:
         self.is_alive = False
-        streams, self._streams = self._streams, {}
-        for stream in streams.values():
+        for stream in list(self._streams.values()):
+            self._forget(stream.request_id)
             stream.publish(stream.failed(message))
+
+    def _forget(self, request_id: str) -> RequestStream | None:
+        stream = self._streams.pop(request_id, None)
+        if not self._streams:
+            self._idle.set()
+        return stream
 
 
 def _first_output(request: EngineRequest) -> RequestOutput:
