@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -35,5 +36,12 @@ def complain(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
+def leave(exit_code: int) -> None:
+    """End the process at once. Python would wait for threads that still load, and take torch down for seconds."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(exit_code)
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    leave(main(sys.argv[1:]))

@@ -12,8 +12,8 @@ from gradio.routes import INTERNAL_ROUTES
 
 from myserve_ui.api.door import add_api
 from myserve_ui.errors import ModelLoadError
-from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.server.service_builder import build_service
+from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.settings import Settings
 from myserve_ui.ui.blocks import mount_ui
 

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import os
 import socket
-import sys
 from collections.abc import Callable
 
 import uvicorn
 
-from myserve_ui.core.model_info import LoadState
 from myserve_ui.errors import SettingsError
-from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.server.app_server import OPEN_PAGE_SECONDS, AppServer
 from myserve_ui.server.composition import create_app
 from myserve_ui.server.log_lines import set_up_logging
@@ -42,21 +37,9 @@ def run_app(settings: Settings, *, announce: Callable[[str], None], complain: Ca
         on_ready=lambda: announce(f"myserve-ui is ready: {_address(listener)}"),
         on_failure=complain,
     )
-    return asyncio.run(_serve(server, listener, app.state.service))
-
-
-async def _serve(server: AppServer, listener: socket.socket, service: ChatService) -> int:
-    await server.serve(sockets=[listener])
-    if any(model.state is LoadState.LOADING for model in service.models()):
-        _leave_now(server.exit_code)
+    # Not asyncio.run: it would wait for a load that goes on in a worker thread, which nothing can stop.
+    asyncio.new_event_loop().run_until_complete(server.serve(sockets=[listener]))
     return server.exit_code
-
-
-def _leave_now(exit_code: int) -> None:
-    """End the process at once: a load on a worker thread cannot be stopped, and Python would wait for its end."""
-    logging.shutdown()
-    sys.stdout.flush()
-    os._exit(exit_code)
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -12,7 +12,7 @@ OWN_LOGGER = "myserve_ui"
 class OneLineFormatter(logging.Formatter):
     """Nobody can forge a line, or move a terminal's cursor, with text that ends up in a message."""
 
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is logging's
+    def formatMessage(self, record: logging.LogRecord) -> str:
         return escape_control_characters(super().formatMessage(record))
 
 
