@@ -12,6 +12,7 @@ from myserve_ui.api.auth import ApiKeyGuard, KeyRing
 from myserve_ui.api.body_limit import BodyLimit
 from myserve_ui.api.error_replies import ErrorBoundary
 from myserve_ui.api.fallback import FallbackRoute
+from myserve_ui.api.header_limit import HeaderLimit
 from myserve_ui.api.host_guard import HostGuard
 from myserve_ui.api.request_id import HEADER, RequestIdHeader
 from myserve_ui.api.request_intake import RequestIntake
@@ -43,6 +44,7 @@ def _add_guards(app: FastAPI, settings: Settings, is_browser_path: Callable[[str
     app.add_middleware(BodyLimit, max_bytes=max_bytes, is_exempt=is_browser_path)
     app.add_middleware(ApiKeyGuard, keys=KeyRing(settings.api_key), is_exempt=is_browser_path)
     app.add_middleware(HostGuard, bind_host=settings.host, allowed_hosts=settings.allowed_hosts)
+    app.add_middleware(HeaderLimit)
     app.add_middleware(ErrorBoundary)
     app.add_middleware(
         CORSMiddleware,

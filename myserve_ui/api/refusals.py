@@ -30,6 +30,13 @@ class BodyTooLargeError(InvalidRequestError):
     code = "body_too_large"
 
 
+class HeadersTooLargeError(InvalidRequestError):
+    """The headers are over the limit."""
+
+    status = 431
+    code = "headers_too_large"
+
+
 class UnsupportedMediaTypeError(InvalidRequestError):
     """The body is not declared as JSON."""
 

@@ -128,6 +128,10 @@ async def test_a_body_over_the_limit_is_413_whether_declared_or_not(client: http
     assert (await client.post(CHAT, json=BODY)).status_code == 200
 
 
+async def test_headers_over_the_limit_are_431(client: httpx2.AsyncClient) -> None:
+    assert_contract(await client.get("/live", headers={"x-long": "a" * 100_000}), 431, "headers_too_large")
+
+
 async def test_the_official_client_raises_its_own_classes(sdk: openai.AsyncOpenAI, service: ScriptedService) -> None:
     with pytest.raises(openai.NotFoundError, match="not served"):
         await sdk.chat.completions.create(model="nope", messages=BODY["messages"])
