@@ -122,7 +122,7 @@ def _draw_chat(controls: Any, store: gr.BrowserState) -> ChatParts:
         editable="user",
         latex_delimiters=LATEX,
         examples=[{"text": text, "display_text": text} for _, text in EXAMPLES],
-        placeholder="<h2>What shall we talk about?</h2><p>Everything stays on this machine.</p>",
+        placeholder="<h2>What shall we talk about?</h2><p>The model runs on the machine that serves this page; nothing goes further.</p>",
     )
     box = gr.Textbox(
         elem_id="box",

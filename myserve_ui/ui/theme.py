@@ -29,6 +29,7 @@ def make_theme() -> gr.themes.Base:
 
 def _surfaces() -> dict[str, str]:
     return {
+        "body_text_color_subdued": "*neutral_500",
         "body_background_fill": "*neutral_50",
         "body_background_fill_dark": "*neutral_950",
         "background_fill_secondary_dark": "*neutral_900",
@@ -55,7 +56,7 @@ def _accents() -> dict[str, str]:
         "button_primary_background_fill_hover": "*primary_700",
         "button_primary_background_fill_dark": "*primary_600",
         "button_primary_text_color": "white",
-        "color_accent_soft": "*primary_50",
+        "color_accent_soft": "*primary_100",
         "color_accent_soft_dark": "*neutral_800",
         "border_color_accent_subdued": "*primary_200",
         "border_color_accent_subdued_dark": "*neutral_700",

@@ -94,8 +94,8 @@ class ScriptedStream:
 class ScriptedService:
     """Same signatures as serving.chat_service.ChatService."""
 
-    answer: str = ""
-    """Empty: echo the last message."""
+    answer: str | None = None
+    """None: echo the last message."""
     pause: float = 0.0
     wait_outputs: int = 0
     fail_after: int | None = None
@@ -140,7 +140,7 @@ class ScriptedService:
             raise ContextLengthExceededError(
                 f"The prompt has {len(text)} tokens, the context is {self.longest_message}. Shorten the message."
             )
-        answer = self.answer or text
+        answer = text if self.answer is None else self.answer
         pieces = [word + " " for word in answer.split(" ")]
         pieces[-1] = pieces[-1][:-1]
         stream = ScriptedStream(self, request, self.model(request.model), pieces)
