@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from huggingface_hub import HfApi, snapshot_download
-from huggingface_hub.errors import (
+from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError is there, but not declared for export
     GatedRepoError,
     HfHubHTTPError,
     HFValidationError,
@@ -58,7 +58,7 @@ def fetch_from_hub(repo: str, hub: Hub, *, with_code: bool, on_progress: OnProgr
             f"The hub has no model {repo!r} that may be read: check the name, or set HF_TOKEN if it is private; "
             "for a local folder write its path, such as ./my-model."
         ) from error
-    except (OfflineModeIsEnabled, HTTPError, LocalEntryNotFoundError, TimeoutError, ConnectionError) as error:
+    except (OfflineModeIsEnabled, LocalEntryNotFoundError, TimeoutError, ConnectionError, HTTPError) as error:
         return _find_in_cache(repo, hub, patterns, error)
 
 
@@ -99,7 +99,7 @@ def _find_in_cache(repo: str, hub: Hub, patterns: tuple[str, ...], error: Except
 def _reporting_bar(on_progress: OnProgress) -> type[tqdm[Any]]:
     """A progress bar that draws nothing and reports the share of bytes done."""
 
-    class ReportingBar(tqdm):  # type: ignore[type-arg]
+    class ReportingBar(tqdm):
         def __init__(self, *arguments: Any, **options: Any) -> None:
             options.pop("name", None)
             self._counts_bytes = options.get("unit") == "B"

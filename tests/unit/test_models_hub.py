@@ -1,4 +1,4 @@
-"""The hub in all its moods, played by a server on this machine: each refusal is quick, one sentence, with the way out."""
+"""The hub in all its moods, played by a server on this machine: each refusal is one sentence with the way out."""
 
 from __future__ import annotations
 
@@ -31,6 +31,19 @@ class FakeHub:
     """(path, Authorization header) of each request."""
 
 
+def _find_answer(path: str, folder: Path | None) -> tuple[int, bytes]:
+    """Status and body for a file, the list of files, or the model's card."""
+    files = {each.name: each for each in folder.iterdir()} if folder else {}
+    name = path.rpartition("/")[2]
+    if "/resolve/" in path:
+        return (200, files[name].read_bytes()) if name in files else (404, b"")
+    if "/tree/" in path:
+        tree = [{"type": "file", "path": n, "size": p.stat().st_size, "oid": n} for n, p in files.items()]
+        return 200, json.dumps(tree).encode()
+    card = {"id": REPO, "sha": COMMIT, "siblings": [{"rfilename": each} for each in files]}
+    return 200, json.dumps(card).encode()
+
+
 def _handler(hub: FakeHub) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -43,17 +56,10 @@ def _handler(hub: FakeHub) -> type[BaseHTTPRequestHandler]:
 
         def _answer(self) -> None:
             hub.requests.append((self.path, self.headers.get("Authorization")))
-            files = {path.name: path for path in hub.folder.iterdir()} if hub.folder else {}
-            name = self.path.partition("?")[0].rpartition("/")[2]
             if hub.status != 200:
-                return self._send(hub.status, b"{}")
-            if "/resolve/" in self.path:
-                return self._send(200, files[name].read_bytes()) if name in files else self._send(404, b"")
-            if "/tree/" in self.path:
-                tree = [{"type": "file", "path": n, "size": p.stat().st_size, "oid": n} for n, p in files.items()]
-                return self._send(200, json.dumps(tree).encode())
-            info = {"id": REPO, "sha": COMMIT, "siblings": [{"rfilename": each} for each in files]}
-            return self._send(200, json.dumps(info).encode())
+                self._send(hub.status, b"{}")
+            else:
+                self._send(*_find_answer(self.path.partition("?")[0], hub.folder))
 
         def _send(self, status: int, body: bytes) -> None:
             self.send_response(status)
@@ -77,7 +83,7 @@ def _handler(hub: FakeHub) -> type[BaseHTTPRequestHandler]:
 def fake_hub() -> Iterator[tuple[FakeHub, str]]:
     state = FakeHub()
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(state))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     yield state, f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
     server.server_close()

@@ -1,4 +1,4 @@
-"""4-bit layers compute in the dtype asked for, on CPUs with and without AVX512-BF16, and nothing asks the hub for code."""
+"""4-bit layers compute in the dtype asked for, with AVX512-BF16 and without, and nothing asks the hub for code."""
 
 from __future__ import annotations
 
