@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from myserve_ui.models.catalog import Catalog, CatalogEntry, ModelSource, SourceKind, build_catalog
+from myserve_ui.models.devices import bound_threads
 from myserve_ui.models.echo import ECHO_NAME, echo_model
 from myserve_ui.models.hub import Hub
 from myserve_ui.models.loaded_model import LoadedModel
@@ -19,6 +20,7 @@ from myserve_ui.settings import Settings
 
 def build_service(settings: Settings) -> ChatService:
     """A service over the model of `settings`, or over the echo where they say so."""
+    bound_threads(settings.threads)
     catalog, load = _echo() if settings.force_echo else _model(settings)
     limits = EngineLimits(
         max_num_seqs=settings.max_num_seqs,

@@ -7,6 +7,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from myserve_ui.core.engine_request import EngineRequest
@@ -16,6 +17,7 @@ from myserve_ui.engine.engine import Engine
 from myserve_ui.engine.stats import EngineSnapshot
 from myserve_ui.errors import EngineDeadError, OverloadedError
 from myserve_ui.serving.request_stream import RequestStream
+from myserve_ui.serving.turnstile import Turnstile
 
 logger = logging.getLogger(__name__)
 
@@ -44,13 +46,14 @@ class EngineThread:
     `call_soon_threadsafe`, one call a step.
     """
 
-    def __init__(self, name: str, engine: Engine, *, max_waiting: int) -> None:
+    def __init__(self, name: str, engine: Engine, *, max_waiting: int, turnstile: Turnstile | None = None) -> None:
         self.name = name
         self.snapshot = EngineSnapshot()
         self.last_error: str | None = None
         self.is_alive = True
         self._engine = engine
         self._max_waiting = max_waiting
+        self._turnstile: AbstractContextManager[None] = turnstile or nullcontext()
         self._loop = asyncio.get_running_loop()
         self._streams: dict[str, RequestStream] = {}
         self._idle = asyncio.Event()
@@ -143,7 +146,8 @@ class EngineThread:
 
     def _step(self) -> list[RequestOutput]:
         try:
-            return self._engine.step()
+            with self._turnstile:
+                return self._engine.step()
         except Exception as error:  # one bad step costs its own requests, not the engine
             logger.exception("a step of engine %s failed", self.name)
             self.last_error = f"{type(error).__name__}: {error}"
