@@ -37,6 +37,7 @@ TENSOR_FILES = {
     "engine",
     "grammar",
     "kv_cache",
+    "memory_budget",
     "model_runner",
     "sampler",
     "self_check",
@@ -69,10 +70,12 @@ PRINTERS = {"app", "selftest", "__main__"}
 
 QUIET_CALLS = {
     "Annotated",
+    "BeforeValidator",
     "ConfigDict",
     "Field",
     "MappingProxyType",
     "Path",
+    "PlainValidator",
     "PurePath",
     "TypeVar",
     "ParamSpec",

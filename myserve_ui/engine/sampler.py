@@ -26,13 +26,28 @@ class Sampler:
             return []
         self._forbid_early_end(logits, sequences)
         best, token_ids = logits.max(dim=-1)
-        drawn = [row for row, sequence in enumerate(sequences) if not sequence.params.is_greedy]
-        if drawn:
-            rows = torch.tensor(drawn, device=logits.device)
-            token_ids[rows] = self._draw(logits[rows], [sequences[row] for row in drawn])
-        finite = torch.isfinite(best)
-        packed = torch.where(finite, token_ids, -1).tolist()  # one transfer from the device
+        plain, ranked = self._rows_that_draw(sequences, logits.shape[-1])
+        for rows, draw in ((plain, self._draw), (ranked, self._draw_ranked)):
+            if rows:
+                index = torch.tensor(rows, device=logits.device)
+                token_ids[index] = draw(logits[index], [sequences[row] for row in rows])
+        packed = torch.where(torch.isfinite(best), token_ids, -1).tolist()  # one transfer from the device
         return [None if token_id < 0 else token_id for token_id in packed]
+
+    def _rows_that_draw(self, sequences: SequenceOf[Sequence], vocab_size: int) -> tuple[list[int], list[int]]:
+        """Rows that draw from every token, and rows that rank the tokens first to leave some out.
+
+        The way a row takes depends on its own parameters alone, or neighbours would change its draws.
+        """
+        plain: list[int] = []
+        ranked: list[int] = []
+        for row, sequence in enumerate(sequences):
+            params = sequence.params
+            if params.is_greedy:
+                continue
+            keeps_all = params.top_p == 1.0 and not params.min_p and not 1 <= (params.top_k or 0) < vocab_size
+            (plain if keeps_all else ranked).append(row)
+        return plain, ranked
 
     def _forbid_early_end(self, logits: torch.Tensor, sequences: SequenceOf[Sequence]) -> None:
         for row, sequence in enumerate(sequences):
@@ -41,15 +56,15 @@ class Sampler:
                 logits[row, ids] = float("-inf")
 
     def _draw(self, logits: torch.Tensor, sequences: SequenceOf[Sequence]) -> torch.Tensor:
-        params = [sequence.params for sequence in sequences]
-        scaled = logits / _column([p.temperature or 1.0 for p in params], logits)
-        uniform = [sequence.random.random() for sequence in sequences]
-        if all(p.top_p == 1.0 and not p.min_p and (p.top_k or 0) < 1 for p in params):
-            return _pick(torch.softmax(scaled, dim=-1), uniform)
-        ranked, order = scaled.sort(dim=-1, descending=True, stable=True)
+        """One token for each row of `logits` [num_drawn, vocab], any of the vocabulary."""
+        return _pick(torch.softmax(_tempered(logits, sequences), dim=-1), sequences)
+
+    def _draw_ranked(self, logits: torch.Tensor, sequences: SequenceOf[Sequence]) -> torch.Tensor:
+        """One token for each row, of those that top_k, top_p and min_p leave."""
+        ranked, order = _tempered(logits, sequences).sort(dim=-1, descending=True, stable=True)
         probabilities = torch.softmax(ranked, dim=-1)  # [num_drawn, vocab], likeliest first
         probabilities = probabilities.masked_fill_(self._cut(probabilities, sequences), 0.0)
-        return order.gather(-1, _pick(probabilities, uniform)[:, None])[:, 0]
+        return order.gather(-1, _pick(probabilities, sequences)[:, None])[:, 0]
 
     def _cut(self, probabilities: torch.Tensor, sequences: SequenceOf[Sequence]) -> torch.Tensor:
         """True for ranks that top_k, top_p or min_p leave out; the likeliest token always stays.
@@ -73,8 +88,13 @@ def _column(values: SequenceOf[float | None], like: torch.Tensor) -> torch.Tenso
     return torch.tensor(values, dtype=torch.float32, device=like.device)[:, None]
 
 
-def _pick(probabilities: torch.Tensor, uniform: SequenceOf[float]) -> torch.Tensor:
-    """The first index whose cumulative probability passes `uniform` times the whole: [rows]."""
+def _tempered(logits: torch.Tensor, sequences: SequenceOf[Sequence]) -> torch.Tensor:
+    return logits / _column([sequence.params.temperature or 1.0 for sequence in sequences], logits)
+
+
+def _pick(probabilities: torch.Tensor, sequences: SequenceOf[Sequence]) -> torch.Tensor:
+    """The first index whose cumulative probability passes the sequence's next uniform number: [rows]."""
+    uniform = [sequence.random.random() for sequence in sequences]
     exact = torch.float32 if probabilities.device.type == "mps" else torch.float64  # mps has no float64
     cumulative = probabilities.cumsum(-1, dtype=exact)
     target = torch.tensor(uniform, dtype=exact, device=probabilities.device)[:, None] * cumulative[:, -1:]

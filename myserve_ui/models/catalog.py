@@ -1,0 +1,113 @@
+"""What is offered: one model in every precision, each with its key and, where it cannot run here, the reason."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from myserve_ui.core.model_info import LoadState, ModelInfo
+from myserve_ui.errors import ModelNotFoundError
+from myserve_ui.models.default_model import DEFAULT_MODEL_NAME, DEFAULT_MODEL_NOTE
+from myserve_ui.models.quantization import PRECISIONS, why_unavailable
+
+
+class SourceKind(StrEnum):
+    DEFAULT = "default"
+    """The GGUF inside the package that requirements-model.txt installs."""
+    HUB = "hub"
+    FOLDER = "folder"
+    GGUF = "gguf"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSource:
+    """Where the weights come from. `location` is a hub id or a path; it never leaves this machine's log."""
+
+    kind: SourceKind
+    name: str
+    location: str
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogEntry:
+    """One (model, precision) that can be asked for."""
+
+    key: str
+    """`NAME` for full precision, `NAME:nf4` and the like otherwise."""
+    source: ModelSource
+    precision: str
+    created: int
+    unavailable_reason: str | None = None
+    """Why this precision is not possible here; None if it is."""
+    note: str | None = None
+
+    def info(self) -> ModelInfo:
+        """What is known before the weights are loaded."""
+        return ModelInfo(
+            id=self.key,
+            name=self.source.name,
+            precision=self.precision,
+            state=LoadState.UNAVAILABLE if self.unavailable_reason else LoadState.UNLOADED,
+            reason=self.unavailable_reason,
+            note=self.note,
+            created=self.created,
+        )
+
+
+class Catalog:
+    """Entries by key, the default first. Iterates in that order."""
+
+    def __init__(self, entries: Iterable[CatalogEntry]) -> None:
+        self._entries = {entry.key: entry for entry in entries}
+        self.default = next(iter(self._entries.values()))
+
+    def __iter__(self) -> Iterator[CatalogEntry]:
+        return iter(self._entries.values())
+
+    def get(self, key: str) -> CatalogEntry:
+        """The entry of `key`, the default for "". Raises ModelNotFoundError that lists the keys."""
+        if not key:
+            return self.default
+        if key not in self._entries:
+            raise ModelNotFoundError(
+                f"There is no model {key[:80]!r} here; ask for one of: {', '.join(self._entries)}.", param="model"
+            )
+        return self._entries[key]
+
+
+def build_catalog(*, model: str, precision: str, device: str) -> Catalog:
+    """The catalog of the operator's `model`; `precision` is the default's, `device` decides what is possible."""
+    source = find_source(model)
+    note = DEFAULT_MODEL_NOTE if source.kind is SourceKind.DEFAULT else None
+    created = int(time.time())
+    return Catalog(
+        CatalogEntry(
+            key=source.name if name == "full" else f"{source.name}:{name}",
+            source=source,
+            precision=name,
+            created=created,
+            unavailable_reason=why_unavailable(name, device),
+            note=note,
+        )
+        for name in sorted(PRECISIONS, key=lambda name: name != precision)
+    )
+
+
+def find_source(model: str) -> ModelSource:
+    """What `model` means: the default's name, a .gguf file, a folder, else a hub id. Nothing is opened yet."""
+    if model == DEFAULT_MODEL_NAME:
+        return ModelSource(SourceKind.DEFAULT, DEFAULT_MODEL_NAME, "")
+    path = Path(model).expanduser()
+    if path.suffix.lower() == ".gguf":
+        return ModelSource(SourceKind.GGUF, path.stem, str(path))
+    if path.is_dir() or _is_written_as_path(model):
+        return ModelSource(SourceKind.FOLDER, path.resolve().name or "model", str(path))
+    return ModelSource(SourceKind.HUB, model, model)
+
+
+def _is_written_as_path(model: str) -> bool:
+    """True for what cannot be a hub id, so that a folder that is missing is not looked for on the hub."""
+    return model.startswith((".", "/", "~", "\\")) or model.count("/") > 1 or "\\" in model

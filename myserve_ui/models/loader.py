@@ -1,0 +1,157 @@
+"""Loads one entry of the catalog, or raises ModelLoadError with one sentence and the way out. Never a stand-in."""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from myserve_ui.core.model_info import LoadState
+from myserve_ui.errors import ModelLoadError, PrecisionUnavailableError
+from myserve_ui.models.catalog import CatalogEntry, ModelSource, SourceKind
+from myserve_ui.models.chat_template import read_chat_template
+from myserve_ui.models.checkpoint import Checkpoint, read_checkpoint
+from myserve_ui.models.default_model import find_default_gguf
+from myserve_ui.models.devices import resolve_device, resolve_dtype
+from myserve_ui.models.facts import find_context_length, find_end_tokens, find_sampling_defaults
+from myserve_ui.models.gguf_conversion import convert_gguf
+from myserve_ui.models.hub import Hub, fetch_from_hub
+from myserve_ui.models.load_errors import explain_load_errors
+from myserve_ui.models.loaded_model import LoadedModel
+from myserve_ui.models.memory import count_kv_bytes_per_token, measure_weights
+from myserve_ui.models.placement import check_room, choose_device_map
+from myserve_ui.models.progress import OnProgress, ignore_progress
+from myserve_ui.models.quantization import nf4_config, settle_4bit_layers
+from myserve_ui.models.quiet import quiet_libraries
+from myserve_ui.models.tokenizer import HuggingFaceTokenizer
+
+READING = "reading the weights"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """What the settings say about loading, as plain values."""
+
+    cache: Path
+    dtype: str = "auto"
+    device: str = "auto"
+    hub: Hub = field(default_factory=Hub)
+    trust_remote_code: bool = False
+    chat_template: str | None = None
+    max_model_len: int | None = None
+
+
+def load_model(entry: CatalogEntry, *, options: LoadOptions, on_progress: OnProgress = ignore_progress) -> LoadedModel:
+    """Load `entry`; blocks for seconds to minutes. Raises ModelLoadError, never returns anything but the real model."""
+    if entry.unavailable_reason is not None:
+        raise PrecisionUnavailableError(f"{entry.key} is {entry.unavailable_reason}.", param="model")
+    name = entry.source.name
+    with explain_load_errors(name):
+        device = resolve_device(options.device)
+        template = None if options.chat_template is None else read_chat_template(options.chat_template)
+        folder = _fetch(entry.source, options, on_progress)
+        checkpoint = read_checkpoint(folder, name, trust_remote_code=options.trust_remote_code)
+        on_progress(READING, None)
+        tokenizer = _load_tokenizer(checkpoint, options, template)
+        dtype = resolve_dtype(options.dtype, device=device, checkpoint=checkpoint.dtype)
+        model = _load_module(entry, checkpoint, options, device=device, dtype=dtype)
+        return _describe(entry, model, tokenizer, options, dtype=dtype)
+
+
+def _fetch(source: ModelSource, options: LoadOptions, on_progress: OnProgress) -> Path:
+    """The folder with the model's files on this machine."""
+    if source.kind is SourceKind.HUB:
+        return fetch_from_hub(
+            source.location, options.hub, with_code=options.trust_remote_code, on_progress=on_progress
+        )
+    if source.kind is SourceKind.FOLDER:
+        return Path(source.location)
+    gguf = find_default_gguf() if source.kind is SourceKind.DEFAULT else Path(source.location)
+    if not gguf.is_file():
+        raise ModelLoadError(f"There is no file {source.name}.gguf where MYSERVE_MODEL says: check the path.")
+    return convert_gguf(gguf, cache=options.cache, on_progress=on_progress)
+
+
+def _load_tokenizer(checkpoint: Checkpoint, options: LoadOptions, template: str | None) -> PreTrainedTokenizerBase:
+    """The tokenizer, its pad token filled from eos."""
+    with quiet_libraries():
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            checkpoint.folder, trust_remote_code=options.trust_remote_code, local_files_only=True
+        )
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    if template is not None:
+        tokenizer.chat_template = template
+    return tokenizer
+
+
+def _load_module(
+    entry: CatalogEntry, checkpoint: Checkpoint, options: LoadOptions, *, device: torch.device, dtype: torch.dtype
+) -> PreTrainedModel:
+    """The module in eval mode on its device. A tensor missing from the files is an error, never a random one."""
+    if checkpoint.is_quantized and entry.precision != "full":
+        raise PrecisionUnavailableError(f"{entry.source.name} is stored in fewer bits already; ask for it as it is.")
+    check_room(checkpoint, entry, device=device, dtype=dtype)
+    with quiet_libraries():
+        model, report = AutoModelForCausalLM.from_pretrained(
+            checkpoint.folder,
+            config=checkpoint.config,
+            dtype=dtype,
+            device_map=choose_device_map(checkpoint, entry, options.device, device=device, dtype=dtype),
+            quantization_config=nf4_config(dtype) if entry.precision == "nf4" else None,
+            use_safetensors=True,
+            local_files_only=True,
+            trust_remote_code=options.trust_remote_code,
+            output_loading_info=True,
+        )
+    if report["missing_keys"]:
+        raise ModelLoadError(
+            f"The weights of {entry.source.name} are incomplete ({len(report['missing_keys'])} tensors are missing): "
+            "download or copy them again."
+        )
+    if entry.precision == "nf4":
+        settle_4bit_layers(model)
+    gc.collect()
+    assert isinstance(model, PreTrainedModel)
+    return model.eval().requires_grad_(False)
+
+
+def _describe(
+    entry: CatalogEntry,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    options: LoadOptions,
+    *,
+    dtype: torch.dtype,
+) -> LoadedModel:
+    """Gather the facts that the engine and the doors need."""
+    output = model.get_output_embeddings()
+    vocab_size = model.config.get_text_config().vocab_size if output is None else output.weight.shape[0]
+    context_length = find_context_length(entry.source.name, model.config, tokenizer, limit=options.max_model_len)
+    weights = measure_weights(model)
+    device = model.get_input_embeddings().weight.device
+    info = replace(
+        entry.info(),
+        state=LoadState.READY,
+        dtype=str(dtype).removeprefix("torch."),
+        device=str(device),
+        context_length=context_length,
+        num_parameters=weights.num_parameters,
+        weight_bytes=weights.weight_bytes,
+        kv_bytes_per_token=count_kv_bytes_per_token(model.config, dtype),
+        has_chat_template=bool(tokenizer.chat_template),
+    )
+    return LoadedModel(
+        info=info,
+        module=model,
+        tokenizer=HuggingFaceTokenizer(tokenizer, vocab_size=vocab_size),
+        eos_token_ids=find_end_tokens(model, tokenizer),
+        context_length=context_length,
+        bos_token_id=tokenizer.bos_token_id,
+        defaults=find_sampling_defaults(model),
+        dtype=dtype,
+        device=device,
+    )

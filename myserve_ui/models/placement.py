@@ -1,0 +1,48 @@
+"""Whether a model fits, and over which devices it is spread when it does not fit one."""
+
+from __future__ import annotations
+
+import psutil
+import torch
+
+from myserve_ui.errors import ModelLoadError
+from myserve_ui.models.catalog import CatalogEntry
+from myserve_ui.models.checkpoint import Checkpoint
+
+NF4_BYTES_PER_PARAMETER = 0.6
+"""4 bits, a byte of absmax for 64 numbers, and a share for the embedding, which stays in 16 or 32 bits."""
+
+ROOM_FOR_THE_REST = 0.9
+"""Of a device's free memory; keys, values and activations need some too."""
+
+
+def check_room(checkpoint: Checkpoint, entry: CatalogEntry, *, device: torch.device, dtype: torch.dtype) -> None:
+    """Raise ModelLoadError before a load that would end in the kernel killing the process."""
+    if device.type != "cpu":
+        return
+    needed, free = _needed_bytes(checkpoint, entry, dtype), psutil.virtual_memory().available
+    if needed > free:
+        raise ModelLoadError(
+            f"{entry.key} needs {needed / 2**30:.1f} GiB for its weights and {free / 2**30:.1f} GiB are free: choose a "
+            "smaller model, 4 bits with MYSERVE_PRECISION=nf4, or 16 bits with MYSERVE_DTYPE=bf16."
+        )
+
+
+def choose_device_map(
+    checkpoint: Checkpoint, entry: CatalogEntry, asked: str, *, device: torch.device, dtype: torch.dtype
+) -> str | dict[str, str] | None:
+    """None on a CPU, one device if the model fits there or was named with its number, else accelerate's choice."""
+    if device.type == "cpu":
+        return None
+    if device.type == "cuda" and ":" not in asked:
+        free, _ = torch.cuda.mem_get_info(device)
+        if _needed_bytes(checkpoint, entry, dtype) > ROOM_FOR_THE_REST * free:
+            return "auto"
+    return {"": str(device)}
+
+
+def _needed_bytes(checkpoint: Checkpoint, entry: CatalogEntry, dtype: torch.dtype) -> int:
+    if checkpoint.is_quantized:
+        return sum(path.stat().st_size for path in checkpoint.folder.glob("*.safetensors"))
+    per_parameter = NF4_BYTES_PER_PARAMETER if entry.precision == "nf4" else dtype.itemsize
+    return int(checkpoint.num_parameters * per_parameter)

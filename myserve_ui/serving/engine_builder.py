@@ -1,0 +1,62 @@
+"""Makes an engine of a loaded model: checks it, shares out the memory, and hands the parts to each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from myserve_ui.engine.echo_runner import EchoRunner
+from myserve_ui.engine.engine import Engine, EngineConfig
+from myserve_ui.engine.memory_budget import plan_cache
+from myserve_ui.engine.model_runner import ModelRunner, Runner
+from myserve_ui.engine.self_check import check_runner, reference_logits
+from myserve_ui.models.loaded_model import LoadedModel
+
+CPU_STEP_TOKENS, DEVICE_STEP_TOKENS = 128, 2048
+"""Tokens of one step: on a CPU few, so that a long prompt does not hold up the streams of others."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLimits:
+    """What the operator allows an engine; None leaves the choice to the machine."""
+
+    max_num_seqs: int = 16
+    max_num_batched_tokens: int | None = None
+    max_model_len: int | None = None
+    kv_cache_gib: float | None = None
+    debug: bool = False
+
+
+def build_engine(loaded: LoadedModel, limits: EngineLimits) -> Engine:
+    """An engine that serves `loaded`. Raises ModelLoadError if the model does not pass the self-check."""
+    runner = _build_runner(loaded, limits.max_num_seqs)
+    budget = plan_cache(
+        kv_bytes_per_token=runner.kv_bytes_per_token,
+        context_length=min(loaded.context_length, limits.max_model_len or loaded.context_length),
+        max_num_seqs=limits.max_num_seqs,
+        device=loaded.device,
+        kv_cache_gib=limits.kv_cache_gib,
+    )
+    config = EngineConfig(
+        max_num_seqs=limits.max_num_seqs,
+        max_num_batched_tokens=max(_step_tokens(loaded, limits), limits.max_num_seqs),
+        max_model_len=budget.max_model_len,
+        max_cache_tokens=budget.max_cache_tokens,
+        debug=limits.debug,
+    )
+    return Engine(runner, loaded.tokenizer.decode, eos_token_ids=loaded.eos_token_ids, config=config)
+
+
+def _build_runner(loaded: LoadedModel, num_slots: int) -> Runner:
+    if loaded.module is None:
+        return EchoRunner(loaded.tokenizer.vocab_size, min(loaded.eos_token_ids))
+    vocab_size = loaded.tokenizer.vocab_size
+    expected = reference_logits(loaded.module, vocab_size)
+    runner = ModelRunner(loaded.module, num_slots=max(num_slots, len(expected)), max_len=loaded.context_length)
+    check_runner(runner, expected, vocab_size)
+    return runner
+
+
+def _step_tokens(loaded: LoadedModel, limits: EngineLimits) -> int:
+    if limits.max_num_batched_tokens is not None:
+        return limits.max_num_batched_tokens
+    return CPU_STEP_TOKENS if loaded.device.type == "cpu" else DEVICE_STEP_TOKENS

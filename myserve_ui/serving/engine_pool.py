@@ -1,0 +1,199 @@
+"""Engines by (model, precision): loaded when first asked for, once, and shared by every door."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+
+from myserve_ui.core.model_info import EngineStatus, LoadProgress, LoadState, ModelInfo
+from myserve_ui.engine.engine import Engine
+from myserve_ui.errors import EngineDeadError, ModelLoadError, ModelLoadingError, PrecisionUnavailableError
+from myserve_ui.models.catalog import Catalog, CatalogEntry
+from myserve_ui.models.loaded_model import LoadedModel
+from myserve_ui.models.progress import OnProgress
+from myserve_ui.serving.engine_builder import EngineLimits, build_engine
+from myserve_ui.serving.engine_thread import ENGINE_DIED, EngineThread
+from myserve_ui.serving.turnstile import Turnstile
+
+logger = logging.getLogger(__name__)
+
+Load = Callable[[CatalogEntry, OnProgress], LoadedModel]
+PROGRESS_INTERVAL = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class RunningEngine:
+    """A model that answers, and the thread that computes."""
+
+    loaded: LoadedModel
+    thread: EngineThread
+    info: ModelInfo
+    max_model_len: int
+
+
+class _Slot:
+    """One catalog entry and how far its engine has come."""
+
+    def __init__(self, entry: CatalogEntry) -> None:
+        self.entry = entry
+        self.engine: RunningEngine | None = None
+        self.progress = LoadProgress(entry.key, "waiting to load")
+        self.task: asyncio.Task[RunningEngine] | None = None
+        self.error: ModelLoadError | None = None
+
+    def info(self) -> ModelInfo:
+        info = self.entry.info()
+        if self.engine is not None:
+            alive = self.engine.thread.is_alive
+            return self.engine.info if alive else replace(self.engine.info, state=LoadState.FAILED, reason=ENGINE_DIED)
+        if self.task is not None and not self.task.done():
+            return replace(info, state=LoadState.LOADING, reason=self.progress.stage)
+        if self.error is not None:
+            return replace(info, state=LoadState.FAILED, reason=self.error.message)
+        return info
+
+
+class EnginePool:
+    """Owns every engine. `load` brings a catalog entry's weights into memory; it runs on a worker thread.
+
+    Concurrent first requests share one load; loads of different entries follow each other, since each takes memory
+    and every core.
+    """
+
+    def __init__(self, catalog: Catalog, load: Load, limits: EngineLimits, *, max_waiting: int = 128) -> None:
+        self._load = load
+        self._limits = limits
+        self._max_waiting = max_waiting
+        self._catalog = catalog
+        self._slots = {entry.key: _Slot(entry) for entry in catalog}
+        self._one_load = asyncio.Lock()
+        self._turnstile = Turnstile()
+
+    def models(self) -> tuple[ModelInfo, ...]:
+        """Every (model, precision), the default first."""
+        return tuple(slot.info() for slot in self._slots.values())
+
+    def model(self, name: str) -> ModelInfo:
+        """One of them, the default for "". Raises ModelNotFoundError."""
+        return self._slot(name).info()
+
+    def engine(self, name: str) -> RunningEngine:
+        """The engine of `name`, which must be ready.
+
+        Raises ModelNotFoundError; PrecisionUnavailableError or ModelLoadError if it cannot be had; ModelLoadingError
+        while it loads, and starts the load; EngineDeadError.
+        """
+        slot = self._slot(name)
+        if slot.engine is None:
+            self._start_load(slot)
+            raise ModelLoadingError(f"{slot.entry.key} is loading ({slot.progress.stage}); ask again in a moment.")
+        if not slot.engine.thread.is_alive:
+            raise EngineDeadError(ENGINE_DIED)
+        return slot.engine
+
+    async def load(self, name: str) -> AsyncIterator[LoadProgress]:
+        """Load `name`, or join its load; yields what is being done and ends when it is ready. Raises ModelLoadError."""
+        slot = self._slot(name)
+        if slot.engine is not None:
+            return
+        task = self._start_load(slot)
+        seen = None
+        while not task.done():
+            if slot.progress is not seen:
+                yield (seen := slot.progress)
+            await asyncio.wait({task}, timeout=PROGRESS_INTERVAL)
+        await task
+
+    def engines(self) -> tuple[RunningEngine, ...]:
+        """The engines that are loaded, dead ones too."""
+        return tuple(slot.engine for slot in self._slots.values() if slot.engine is not None)
+
+    async def wait_until_idle(self) -> None:
+        """Return once no engine has an unfinished request."""
+        await asyncio.gather(*(engine.thread.wait_until_idle() for engine in self.engines()))
+
+    async def shut_down(self) -> None:
+        """End every engine; what is unfinished fails."""
+        for slot in self._slots.values():
+            if slot.task is not None:
+                slot.task.cancel()
+        await asyncio.gather(*(engine.thread.stop() for engine in self.engines()))
+
+    def _slot(self, name: str) -> _Slot:
+        return self._slots[self._catalog.get(name).key]
+
+    def _start_load(self, slot: _Slot) -> asyncio.Task[RunningEngine]:
+        if slot.entry.unavailable_reason is not None:
+            raise PrecisionUnavailableError(slot.entry.unavailable_reason, param="model")
+        if slot.task is None or (slot.task.done() and slot.engine is None):
+            slot.error = None
+            slot.task = asyncio.create_task(self._load_engine(slot), name=f"load {slot.entry.key}")
+            slot.task.add_done_callback(_retrieve)
+        return slot.task
+
+    async def _load_engine(self, slot: _Slot) -> RunningEngine:
+        async with self._one_load:
+            try:
+                loaded, engine = await asyncio.to_thread(self._load_and_build, slot)
+            except ModelLoadError as error:
+                slot.error = error
+                raise
+            except Exception as error:  # the border of the worker thread: keep the reason, show a sentence
+                logger.exception("loading %s failed", slot.entry.key)
+                slot.error = ModelLoadError(f"{slot.entry.key} could not be loaded: {type(error).__name__}.")
+                raise slot.error from error
+        turnstile = self._turnstile if loaded.device.type == "cpu" else None
+        thread = EngineThread(slot.entry.key, engine, max_waiting=self._max_waiting, turnstile=turnstile)
+        thread.start()
+        slot.engine = RunningEngine(loaded, thread, _describe(slot.entry, loaded, engine), engine.config.max_model_len)
+        return slot.engine
+
+    def _load_and_build(self, slot: _Slot) -> tuple[LoadedModel, Engine]:
+        """On a worker thread: weights, then the self-check and the cache."""
+
+        def report(stage: str, fraction: float | None = None) -> None:
+            slot.progress = LoadProgress(slot.entry.key, stage, fraction)
+
+        loaded = self._load(slot.entry, report)
+        report("checking the engine against the model")
+        return loaded, build_engine(loaded, self._limits)
+
+
+def engine_status(engine: RunningEngine, stall_seconds: float) -> EngineStatus:
+    """How one engine stands."""
+    thread, snapshot = engine.thread, engine.thread.snapshot
+    return EngineStatus(
+        model=engine.info.id,
+        alive=thread.is_alive,
+        stalled=thread.seconds_without_progress() > stall_seconds,
+        num_running=snapshot.num_running,
+        num_waiting=len(snapshot.waiting),
+        kv_tokens_used=snapshot.kv_tokens_used,
+        kv_tokens_total=snapshot.kv_tokens_total,
+        prefix_cache_queries=snapshot.prefix_lookup_tokens,
+        prefix_cache_hits=snapshot.prefix_hit_tokens,
+        prompt_tokens_total=snapshot.prompt_tokens,
+        generation_tokens_total=snapshot.generation_tokens,
+        steps_total=snapshot.steps,
+        last_error=thread.last_error,
+    )
+
+
+def _describe(entry: CatalogEntry, loaded: LoadedModel, engine: Engine) -> ModelInfo:
+    return replace(
+        loaded.info,
+        id=entry.key,
+        name=entry.source.name,
+        state=LoadState.READY,
+        context_length=engine.config.max_model_len,
+        kv_bytes_per_token=engine.runner.kv_bytes_per_token,
+        has_chat_template=loaded.tokenizer.has_chat_template,
+    )
+
+
+def _retrieve(task: asyncio.Task[RunningEngine]) -> None:
+    """Read a failed load's error, so that asyncio does not report it as never retrieved; the slot keeps it."""
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,194 @@
+"""One engine and the thread that owns it: requests in from the event loop, outputs back to it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+from myserve_ui.core.engine_request import EngineRequest
+from myserve_ui.core.outputs import RequestOutput, RequestState, Usage
+from myserve_ui.core.timings import RequestTimings
+from myserve_ui.engine.engine import Engine
+from myserve_ui.engine.stats import EngineSnapshot
+from myserve_ui.errors import EngineDeadError, OverloadedError
+from myserve_ui.serving.request_stream import RequestStream
+from myserve_ui.serving.turnstile import Turnstile
+
+logger = logging.getLogger(__name__)
+
+STEP_FAILED = "The engine failed in the step that computed this answer; other requests go on. Please try again."
+ENGINE_DIED = "The engine of this model has stopped and cannot answer; restart the app."
+
+
+@dataclass(frozen=True, slots=True)
+class _Add:
+    request: EngineRequest
+
+
+@dataclass(frozen=True, slots=True)
+class _Abort:
+    request_id: str
+
+
+class _Stop:
+    """Ends the thread."""
+
+
+class EngineThread:
+    """Runs an engine on a thread of its own. Every method but the private ones is for the event loop.
+
+    The engine is touched by the thread alone. Words to it go through one inbox; its outputs come back by
+    `call_soon_threadsafe`, one call a step.
+    """
+
+    def __init__(self, name: str, engine: Engine, *, max_waiting: int, turnstile: Turnstile | None = None) -> None:
+        self.name = name
+        self.snapshot = EngineSnapshot()
+        self.last_error: str | None = None
+        self.is_alive = True
+        self._engine = engine
+        self._max_waiting = max_waiting
+        self._turnstile: AbstractContextManager[None] = turnstile or nullcontext()
+        self._loop = asyncio.get_running_loop()
+        self._streams: dict[str, RequestStream] = {}
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._inbox: queue.SimpleQueue[_Add | _Abort | _Stop] = queue.SimpleQueue()
+        self._last_progress = engine.clock()
+        self._thread = threading.Thread(target=self._run, name=f"engine-{name}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def now(self) -> float:
+        """The engine's clock."""
+        return self._engine.clock()
+
+    def submit(self, request: EngineRequest, open_stream: Callable[[RequestOutput], RequestStream]) -> RequestStream:
+        """Queue a request and return its stream.
+
+        Raises EngineDeadError, or OverloadedError when too many wait already.
+        """
+        if not self.is_alive:
+            raise EngineDeadError(ENGINE_DIED)
+        self._refuse_when_full()
+        if not self._streams:
+            self._last_progress = self._engine.clock()
+        stream = open_stream(_first_output(request))
+        stream.on_abort = self.abort
+        stream.queue_position = self.queue_position
+        self._streams[request.request_id] = stream
+        self._idle.clear()
+        self._inbox.put(_Add(request))
+        return stream
+
+    def abort(self, request_id: str) -> None:
+        """Forget a request: its row is free before the next step."""
+        if self._forget(request_id) is not None:
+            self._inbox.put(_Abort(request_id))
+
+    def queue_position(self, request_id: str) -> int | None:
+        """1 for the next to be admitted; None once admitted."""
+        waiting = self.snapshot.waiting
+        return waiting.index(request_id) + 1 if request_id in waiting else None
+
+    async def wait_until_idle(self) -> None:
+        """Return once no request is unfinished."""
+        await self._idle.wait()
+
+    def seconds_without_progress(self) -> float:
+        """Seconds since the last finished step, 0 while there is nothing to do."""
+        return self._engine.clock() - self._last_progress if self._streams else 0.0
+
+    async def stop(self) -> None:
+        """End the thread after its present step and fail what is unfinished."""
+        self._inbox.put(_Stop())
+        await asyncio.to_thread(self._thread.join)
+        self._die(ENGINE_DIED)
+
+    def _refuse_when_full(self) -> None:
+        waiting = len(self._streams) - self._engine.config.max_num_seqs
+        if waiting >= self._max_waiting:
+            raise OverloadedError(
+                f"{waiting} requests are waiting, and no more than {self._max_waiting} may; try again soon."
+            )
+
+    # -- on the engine's thread ------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while self._drain_inbox():
+                self._publish(self._step())
+        except BaseException as error:  # the border: whatever ends this thread must not leave anybody waiting
+            logger.exception("engine %s died", self.name)
+            self.last_error = f"{type(error).__name__}: {error}"
+            self._tell_loop(self._die, ENGINE_DIED)
+
+    def _drain_inbox(self) -> bool:
+        """Take in what came; sleeps while there is nothing to do. False when the thread must end."""
+        while True:
+            try:
+                message = self._inbox.get(block=not self._engine.has_work)
+            except queue.Empty:
+                return True
+            if isinstance(message, _Stop):
+                return False
+            if isinstance(message, _Add):
+                self._engine.add(message.request)
+            else:
+                self._engine.abort(message.request_id)
+            self.snapshot = self._engine.snapshot()
+
+    def _step(self) -> list[RequestOutput]:
+        try:
+            with self._turnstile:
+                return self._engine.step()
+        except Exception as error:  # one bad step costs its own requests, not the engine
+            logger.exception("a step of engine %s failed", self.name)
+            self.last_error = f"{type(error).__name__}: {error}"
+            return self._engine.fail_step(STEP_FAILED)
+
+    def _publish(self, outputs: list[RequestOutput]) -> None:
+        self._last_progress = self._engine.clock()
+        self.snapshot = self._engine.snapshot()
+        if outputs:
+            self._tell_loop(self._deliver, outputs)
+
+    def _tell_loop(self, callback: Callable[..., None], *arguments: object) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(callback, *arguments)
+
+    # -- back on the event loop ------------------------------------------------------------------------------------
+
+    def _deliver(self, outputs: list[RequestOutput]) -> None:
+        for output in outputs:
+            ended = output.finish_reason is not None
+            stream = self._forget(output.request_id) if ended else self._streams.get(output.request_id)
+            if stream is not None:
+                stream.publish(output)
+
+    def _die(self, message: str) -> None:
+        self.is_alive = False
+        for stream in list(self._streams.values()):
+            self._forget(stream.request_id)
+            stream.publish(stream.failed(message))
+
+    def _forget(self, request_id: str) -> RequestStream | None:
+        stream = self._streams.pop(request_id, None)
+        if not self._streams:
+            self._idle.set()
+        return stream
+
+
+def _first_output(request: EngineRequest) -> RequestOutput:
+    return RequestOutput(
+        request_id=request.request_id,
+        state=RequestState.WAITING,
+        usage=Usage(len(request.prompt_token_ids), 0),
+        timings=RequestTimings(arrival=request.arrival),
+    )

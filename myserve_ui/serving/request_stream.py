@@ -1,0 +1,118 @@
+"""The answer of one request as an async iterator, on the event loop's side of the thread border."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Self
+
+from myserve_ui.core.model_info import ModelInfo
+from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLimits:
+    heartbeat: float = 0.5
+    """Seconds after which a waiting reader gets an output with no text."""
+    timeout: float = 600.0
+    """Seconds after which the request is ended."""
+
+
+class RequestStream:
+    """Outputs of one request, in order; the last has a finish_reason.
+
+    A reader that is slower than the engine gets several outputs merged into one, so what waits here is bounded by
+    the answer's own length. Leaving early (`aclose`, the end of `async with`) aborts the request.
+    """
+
+    def __init__(
+        self, first: RequestOutput, *, model: ModelInfo, prompt_token_ids: tuple[int, ...], limits: StreamLimits
+    ) -> None:
+        self.request_id = first.request_id
+        self.model = model
+        self.prompt_token_ids = prompt_token_ids
+        self.on_abort: Callable[[str], None] = lambda _request_id: None
+        """Told the request's id when the reader leaves before the end."""
+        self.queue_position: Callable[[str], int | None] = lambda _request_id: None
+        self._limits = limits
+        self._loop = asyncio.get_running_loop()
+        self._deadline = self._loop.time() + limits.timeout
+        self._latest = first
+        self._pending: RequestOutput | None = None
+        self._arrived = asyncio.Event()
+        self._ended = False
+
+    def publish(self, output: RequestOutput) -> None:
+        """Hand over news from the engine; called on the event loop."""
+        if self._latest.finish_reason is None:
+            self._latest = output
+            self._pending = output if self._pending is None else merge_outputs(self._pending, output)
+            self._arrived.set()
+
+    def failed(self, message: str) -> RequestOutput:
+        """The output that ends this stream with an error."""
+        return replace(
+            self._latest,
+            state=RequestState.FINISHED,
+            text_delta="",
+            token_ids=(),
+            finish_reason=FinishReason.ERROR,
+            error=message,
+        )
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> RequestOutput:
+        if self._ended:
+            raise StopAsyncIteration
+        if self._pending is None and self._latest.finish_reason is None:
+            await self._wait()
+        output, self._pending = self._pending or self._sign_of_life(), None
+        self._arrived.clear()
+        self._ended = output.finish_reason is not None
+        return output
+
+    async def aclose(self) -> None:
+        """Stop reading; aborts the request if it is unfinished. May be called again."""
+        self._ended = True
+        if self._latest.finish_reason is None:
+            self._latest = replace(self._latest, finish_reason=FinishReason.ABORT)
+            self.on_abort(self.request_id)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def _wait(self) -> None:
+        remaining = self._deadline - self._loop.time()
+        if remaining <= 0:
+            self._end_late()
+            return
+        try:
+            async with asyncio.timeout(min(self._limits.heartbeat, remaining)):
+                await self._arrived.wait()
+        except TimeoutError:
+            pass  # the sign of life is what the reader gets then
+
+    def _end_late(self) -> None:
+        message = f"The request took longer than {self._limits.timeout:g} seconds and was ended; ask for fewer tokens."
+        self.on_abort(self.request_id)
+        self.publish(self.failed(message))
+
+    def _sign_of_life(self) -> RequestOutput:
+        position = self.queue_position(self.request_id)
+        return replace(self._latest, text_delta="", token_ids=(), queue_position=position)
+
+
+def merge_outputs(earlier: RequestOutput, later: RequestOutput) -> RequestOutput:
+    """One output that says what both say."""
+    return replace(
+        later, text_delta=earlier.text_delta + later.text_delta, token_ids=earlier.token_ids + later.token_ids
+    )

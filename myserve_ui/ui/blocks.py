@@ -1,0 +1,175 @@
+"""The page: lays out its parts, connects them to one ChatService, and mounts the whole on the app."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+import gradio as gr
+from fastapi import FastAPI
+
+from myserve_ui.serving.chat_service import ChatService
+from myserve_ui.settings import Settings
+from myserve_ui.ui.assets import LOGO, STYLE, examples_markdown, page_head
+from myserve_ui.ui.chat_tab import ChatParts, ChatTab
+from myserve_ui.ui.controls import draw_controls
+from myserve_ui.ui.endpoints import Endpoints
+from myserve_ui.ui.files_panel import FilesPanel
+from myserve_ui.ui.formatting import context_meter, header_badges, model_choices
+from myserve_ui.ui.model_panel import ModelPanel
+from myserve_ui.ui.saved_chat import from_store
+from myserve_ui.ui.theme import make_theme
+
+TITLE = "myserve-ui"
+STORE_KEY = "myserve-chat"
+STORE_SECRET = "myserve-chat"
+"""Gradio sends it to every page, so it hides nothing; it is fixed so that a chat outlives a restart."""
+SESSIONS_KEPT = 200
+"""Each open page costs the server a copy of its components; more than these are dropped, oldest first."""
+EVENTS_WAITING = 256
+LONGEST_ANSWER = 4096
+QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+"""Events of the page itself: no spinner over what streams, no entry in the list of endpoints."""
+LATEX = [
+    {"left": "$$", "right": "$$", "display": True},
+    {"left": "\\[", "right": "\\]", "display": True},
+    {"left": "\\(", "right": "\\)", "display": False},
+]
+EXAMPLES = (
+    ("Explain", "Explain how a bicycle stays upright, in three short sentences."),
+    ("Write", "Write a short poem about rain on a tin roof."),
+    ("Code", "Write a Python function that checks whether a word is a palindrome."),
+    ("Ask", "What is the capital of France?"),
+)
+
+
+def mount_ui(app: FastAPI, service: ChatService, settings: Settings) -> FastAPI:
+    """Mount the page at "/", which takes every path that `app` does not serve yet: call it last."""
+    blocks = build_blocks(service, settings)
+    return gr.mount_gradio_app(
+        app,
+        blocks,
+        path="/",
+        auth=_login(settings),
+        auth_message="Any name will do; the password is an API key of this server.",
+        footer_links=["api", "settings"],
+        run_history=False,
+        allowed_paths=[],
+        favicon_path=str(LOGO),
+        show_error=False,
+        max_file_size=int(settings.max_body_mib * 2**20),
+        ssr_mode=False,
+        enable_monitoring=False,
+        theme=make_theme(),
+        css_paths=[STYLE],
+        head=page_head(),
+    )
+
+
+def build_blocks(service: ChatService, settings: Settings) -> gr.Blocks:
+    """The page and its named endpoints, queue settings included, ready to be mounted."""
+    with gr.Blocks(title=TITLE, analytics_enabled=False, fill_width=True, delete_cache=(3600, 3600)) as blocks:
+        _draw_page(blocks, service, needs_key=bool(settings.api_key))
+        Endpoints(service).register()
+    blocks.queue(default_concurrency_limit=None, max_size=EVENTS_WAITING, api_open=False)
+    blocks.state_session_capacity = SESSIONS_KEPT
+    _poll_less(blocks)
+    return blocks
+
+
+def _draw_page(page: gr.Blocks, service: ChatService, *, needs_key: bool) -> None:
+    model = service.model("")
+    store = gr.BrowserState({}, storage_key=STORE_KEY, secret=STORE_SECRET)
+    with gr.Sidebar(open=False, width=320, elem_id="sidebar"):
+        gr.HTML("<h2>Settings</h2>", padding=False)
+        limit = min(model.context_length or LONGEST_ANSWER, LONGEST_ANSWER)
+        controls = draw_controls(model_choices(service.models()), model.id, max_tokens=limit)
+        gr.HTML("<h3>Save or open this chat</h3>", padding=False)
+        files = gr.Column()
+    with gr.Column(elem_id="page"):
+        with gr.Row(elem_id="header"):
+            gr.HTML(
+                f'<div class="brand">{LOGO.read_text(encoding="utf-8")}<h1>{TITLE}</h1></div>',
+                elem_id="brand",
+                padding=False,
+            )
+            header = gr.HTML(header_badges(model), elem_id="model-line", padding=False)
+            new_chat = gr.Button("New chat", size="sm", elem_id="new-chat", scale=0, min_width=110)
+        parts = _draw_chat(controls, store)
+        with gr.Accordion("Use it from code", open=False, elem_id="code"):
+            scripts = gr.Markdown(elem_id="scripts")
+    with files:
+        FilesPanel(parts).draw()
+    tab = ChatTab(service, parts)
+    tab.wire()
+    new_chat.click(tab.on_clear, parts.inputs, parts.outputs, queue=False, **QUIET)
+    panel = ModelPanel(service, header, controls.model)
+    shown = {"fn": panel.show, "inputs": controls.model, "outputs": [header, controls.model], **QUIET}
+    _wire_load(page, service, parts, scripts, needs_key=needs_key).then(concurrency_limit=None, **shown)
+    controls.model.input(concurrency_limit=None, **shown)
+
+
+def _draw_chat(controls: Any, store: gr.BrowserState) -> ChatParts:
+    chat = gr.Chatbot(
+        elem_id="chat",
+        label="Chat",
+        show_label=False,
+        container=False,
+        height="100%",
+        layout="bubble",
+        buttons=["copy"],
+        editable="user",
+        latex_delimiters=LATEX,
+        examples=[{"text": text, "display_text": text} for _, text in EXAMPLES],
+        placeholder="<h2>What shall we talk about?</h2><p>The model runs on the machine that serves this page; nothing goes further.</p>",
+    )
+    box = gr.Textbox(
+        elem_id="box",
+        label="Message",
+        show_label=False,
+        container=False,
+        placeholder="Write a message. Enter sends, Shift+Enter starts a new line, Esc stops.",
+        lines=1,
+        max_lines=8,
+        submit_btn=True,
+        autofocus=True,
+    )
+    meter = gr.HTML("", elem_id="meter", padding=False)
+    return ChatParts(chat, box, meter, store, controls)
+
+
+def _wire_load(
+    page: gr.Blocks, service: ChatService, parts: ChatParts, scripts: gr.Markdown, *, needs_key: bool
+) -> Any:
+    """At page load: the kept chat and settings, and the scripts with this server's address."""
+
+    def restore(stored: Any, request: gr.Request) -> dict[Any, Any]:
+        chat, used, saved = from_store(stored)
+        default = service.model("")
+        return {
+            parts.chat: chat,
+            parts.meter: context_meter(used, default.context_length),
+            scripts: examples_markdown(url=str(request.request.base_url), model=default.id, needs_key=needs_key),
+            **parts.controls.restore(saved),
+        }
+
+    outputs = [parts.chat, parts.meter, scripts, *parts.controls.named().values()]
+    return page.load(restore, parts.store, outputs, queue=False, **QUIET)
+
+
+def _login(settings: Settings) -> Callable[[str, str], bool] | None:
+    """Gradio's own login with the API keys as passwords; none without keys."""
+    keys = [key.get_secret_value().encode() for key in settings.api_key]
+    if not keys:
+        return None
+    return lambda _, password: any([secrets.compare_digest(password.encode(), key) for key in keys])
+
+
+def _poll_less(blocks: gr.Blocks) -> None:
+    """Gradio's idle queue wakes up 1000 times a second, 7 % of a core; 100 times are enough to feel instant."""
+    queue = blocks._queue
+    if hasattr(queue, "sleep_when_free"):
+        queue.sleep_when_free = 0.01
+    if hasattr(queue, "progress_update_sleep_when_free"):
+        queue.progress_update_sleep_when_free = 0.1

@@ -1,0 +1,66 @@
+"""Saving the chat to files and reading one back. The page writes the files: nothing is left on the server's disk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+import gradio as gr
+
+from myserve_ui.errors import InvalidRequestError
+from myserve_ui.ui.chat_tab import ChatParts
+from myserve_ui.ui.saved_chat import from_json, to_json, to_markdown, to_store
+
+DOWNLOAD = "(file) => window.myserve.download(file)"
+
+
+class FilesPanel:
+    """Buttons for JSON and Markdown downloads and for opening a saved chat."""
+
+    def __init__(self, parts: ChatParts) -> None:
+        self._parts = parts
+
+    def draw(self) -> None:
+        """Draw the buttons into the open layout and wire them."""
+        parts = self._parts
+        with gr.Row(elem_id="files"):
+            markdown = gr.Button("Markdown", size="sm", min_width=60)
+            document = gr.Button("JSON", size="sm", min_width=60)
+            upload = gr.UploadButton("Open…", file_types=[".json"], type="binary", size="sm", min_width=60)
+        outgoing = gr.JSON(visible=False)
+        for button, handler in ((markdown, self.save_markdown), (document, self.save_json)):
+            button.click(handler, parts.inputs, outgoing, queue=False, **_quiet()).then(
+                None, outgoing, None, js=DOWNLOAD, **_quiet()
+            )
+        upload.upload(self.open, parts.inputs | {upload}, self._opened_outputs(), queue=False, **_quiet())
+        self._upload = upload
+
+    def save_markdown(self, inputs: Mapping[Any, Any]) -> dict[str, str]:
+        text = to_markdown(inputs[self._parts.chat], self._parts.controls.values(inputs))
+        return {"name": "chat.md", "type": "text/markdown", "text": text}
+
+    def save_json(self, inputs: Mapping[Any, Any]) -> dict[str, str]:
+        text = to_json(inputs[self._parts.chat], self._parts.controls.values(inputs))
+        return {"name": "chat.json", "type": "application/json", "text": text}
+
+    def open(self, inputs: Mapping[Any, Any]) -> dict[Any, Any]:
+        """Replace the chat and the settings by a file's; a file that is none leaves everything as it is."""
+        parts = self._parts
+        try:
+            chat, controls = from_json(inputs[self._upload])
+        except InvalidRequestError as error:
+            gr.Warning(escape(error.message))
+            return {}
+        controls.pop("model", None)
+        values = parts.controls.values(inputs) | controls
+        stored = to_store(chat, used_tokens=0, controls=values)
+        return {parts.chat: chat, parts.meter: "", parts.store: stored, **parts.controls.restore(controls)}
+
+    def _opened_outputs(self) -> list[Any]:
+        parts = self._parts
+        return [parts.chat, parts.meter, parts.store, *parts.controls.named().values()]
+
+
+def _quiet() -> dict[str, Any]:
+    return {"show_progress": "hidden", "api_visibility": "private"}

@@ -1,0 +1,65 @@
+"""Typed factories that every test may ask for. Nothing here downloads, and nothing needs the network."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+import torch
+
+from myserve_ui.core.requests import ChatRequest, Message
+from myserve_ui.core.sampling_params import SamplingParams
+from myserve_ui.models.catalog import Catalog, CatalogEntry, ModelSource, SourceKind
+from myserve_ui.models.echo import echo_model
+from myserve_ui.models.loaded_model import LoadedModel
+from myserve_ui.models.tiny import build_tiny_loaded_model
+from myserve_ui.serving.chat_service import ChatService
+from myserve_ui.serving.engine_builder import EngineLimits
+from myserve_ui.serving.engine_pool import EnginePool
+from myserve_ui.serving.request_stream import StreamLimits
+
+MakeService = Callable[..., Awaitable[ChatService]]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def few_threads() -> None:
+    """Tiny products are quicker on one thread, and tests must not fight each other."""
+    torch.set_num_threads(1)
+
+
+def catalog_of(*names: str) -> Catalog:
+    """A catalog of tiny models by family name ("llama", "gpt2", …) and "echo"."""
+    return Catalog(CatalogEntry(name, ModelSource(SourceKind.FOLDER, name, ""), "full", created=1) for name in names)
+
+
+def load_tiny(entry: CatalogEntry, _on_progress: object = None) -> LoadedModel:
+    return echo_model() if entry.key == "echo" else build_tiny_loaded_model(entry.key)
+
+
+@pytest.fixture
+async def make_service() -> AsyncIterator[MakeService]:
+    """Factory of a ChatService over tiny seeded models, its first model loaded; shut down after the test."""
+    services: list[ChatService] = []
+
+    async def make(
+        *names: str,
+        limits: EngineLimits | None = None,
+        stream_limits: StreamLimits | None = None,
+        max_waiting: int = 128,
+        load: Callable[..., LoadedModel] = load_tiny,
+    ) -> ChatService:
+        catalog = catalog_of(*(names or ("llama",)))
+        pool = EnginePool(catalog, load, limits or EngineLimits(debug=True), max_waiting=max_waiting)
+        service = ChatService(pool, limits=stream_limits, grace=0.0)
+        services.append(service)
+        async for _progress in service.load(""):
+            pass
+        return service
+
+    yield make
+    for service in services:
+        await service.shut_down()
+
+
+def chat_request(text: str = "Hello", *, model: str = "", **params: object) -> ChatRequest:
+    """A request of one user message; greedy, 16 tokens, unless `params` say otherwise."""
+    settings = {"temperature": 0.0, "max_tokens": 16, **params}
+    return ChatRequest((Message("user", text),), model=model, params=SamplingParams(**settings))  # type: ignore[arg-type]

@@ -1,0 +1,47 @@
+"""A real uvicorn on a free port of 127.0.0.1, in a thread of its own, for clients that need a socket."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import uvicorn
+from fastapi import FastAPI
+
+from myserve_ui.settings import Settings
+from myserve_ui.ui.blocks import mount_ui
+
+
+def page_app(service: object, **settings: object) -> FastAPI:
+    """The page alone, over any object with ChatService's methods."""
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        if hasattr(service, "shut_down"):
+            async for _progress in service.load(""):
+                pass
+        yield
+        if hasattr(service, "shut_down"):
+            await service.shut_down()
+
+    return mount_ui(FastAPI(lifespan=lifespan), service, Settings(**settings))  # type: ignore[arg-type]
+
+
+@contextmanager
+def serving(make_app: Callable[[], FastAPI]) -> Iterator[str]:
+    """Base URL of the running app; stopped at the end, open streams or not."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        config = uvicorn.Config(make_app(), log_level="critical", timeout_graceful_shutdown=1)
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        while not server.started:
+            assert thread.is_alive(), "the server ended while it was starting"
+            thread.join(0.02)
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        server.should_exit = True
+        thread.join(15)
+        assert not thread.is_alive(), "the server did not stop"

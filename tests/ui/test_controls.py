@@ -1,0 +1,45 @@
+import pytest
+
+from myserve_ui.errors import InvalidRequestError
+from myserve_ui.ui.controls import PRESETS, read_params
+
+VALUES = {
+    "temperature": 0.7,
+    "top_p": 0.95,
+    "top_k": 0,
+    "min_p": 0.05,
+    "max_tokens": 512,
+    "seed": "",
+    "stop": "",
+}
+
+
+def test_the_sidebar_becomes_sampling_params() -> None:
+    params = read_params({**VALUES, "seed": " 42 ", "stop": "END\n\\n\\n\n"})
+    assert (params.temperature, params.top_p, params.top_k, params.min_p) == (0.7, 0.95, 0, 0.05)
+    assert (params.max_tokens, params.seed, params.stop) == (512, 42, ("END", "\n\n"))
+
+
+def test_an_empty_seed_is_drawn_anew_for_each_answer() -> None:
+    assert len({read_params(VALUES).seed for _ in range(20)}) > 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("seed", "abc", "seed must be a whole number"),
+        ("seed", str(2**63), "seed must be in"),
+        ("temperature", None, "temperature is empty"),
+        ("temperature", 2.5, r"temperature must be a number in \[0, 2\]"),
+        ("top_k", -2, "top_k must be in"),
+        ("stop", "a\nb\nc\nd\ne", "at most 4"),
+    ],
+)
+def test_a_value_out_of_range_is_refused_with_a_sentence(name: str, value: object, words: str) -> None:
+    with pytest.raises(InvalidRequestError, match=words):
+        read_params({**VALUES, name: value})
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_is_in_range(preset: str) -> None:
+    assert read_params({**VALUES, **PRESETS[preset]}).is_greedy == (preset == "Greedy")

@@ -1,0 +1,82 @@
+import json
+
+import pytest
+
+from myserve_ui.errors import InvalidRequestError
+from myserve_ui.ui.history import assistant_message, note, open_note, spoken, title_of, user_message
+from myserve_ui.ui.saved_chat import from_json, from_store, to_json, to_markdown, to_store
+
+CHAT = [
+    user_message("  What is <b>?\n"),
+    assistant_message("It is $5 & `x`.\n"),
+    note("7 tokens · 3.0 tok/s"),
+]
+CONTROLS = {"temperature": 0.2, "system_prompt": "Be brief."}
+
+
+def test_a_chat_that_was_saved_as_json_opens_again_word_for_word() -> None:
+    chat, controls = from_json(to_json(CHAT, CONTROLS))
+    assert chat == CHAT
+    assert controls == CONTROLS
+
+
+def test_the_json_file_holds_plain_text_for_other_tools() -> None:
+    document = json.loads(to_json(CHAT, CONTROLS))
+    assert document["messages"] == [
+        {"role": "user", "content": "  What is <b>?\n"},
+        {"role": "assistant", "content": "It is $5 & `x`.\n", "numbers": "7 tokens · 3.0 tok/s"},
+    ]
+
+
+def test_the_markdown_file_has_a_heading_per_turn_and_the_text_untouched() -> None:
+    text = to_markdown(CHAT, CONTROLS)
+    assert text.startswith("# Chat\n\n## System\n\nBe brief.\n\n## You\n\n  What is <b>?\n")
+    assert "## Assistant\n\nIt is $5 & `x`.\n\n\n*7 tokens · 3.0 tok/s*" in text
+
+
+def test_errors_and_running_statuses_are_not_saved_to_files() -> None:
+    chat = [*CHAT, open_note("Not sent", "too long"), note("waiting", pending=True)]
+    assert from_json(to_json(chat, {}))[0] == CHAT
+
+
+def test_the_store_is_never_falsy_so_that_the_browser_writes_it() -> None:
+    assert to_store([], used_tokens=0, controls={})
+
+
+def test_a_reload_keeps_the_part_of_a_running_answer_and_says_so() -> None:
+    running = [user_message("x"), assistant_message("par"), note("writing · 2 tokens", pending=True)]
+    chat, used, controls = from_store(to_store(running, used_tokens=9, controls=CONTROLS))
+    assert chat[:2] == running[:2]
+    assert title_of(chat[2]) == "interrupted when the page was left · 2 tokens"
+    assert (used, controls) == (9, CONTROLS)
+
+
+def test_what_the_browser_adds_to_a_message_is_not_stored() -> None:
+    noisy = [{**message, "options": None} for message in CHAT]
+    assert from_store(to_store(noisy, used_tokens=0, controls={}))[0] == CHAT
+
+
+@pytest.mark.parametrize("stored", [None, {}, [], "x", {"version": 99, "chat": [{}]}, {"version": 1, "chat": None}])
+def test_an_unknown_store_is_an_empty_chat(stored: object) -> None:
+    assert from_store(stored)[0] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"\xff\xfe{", "not JSON"),
+        ("[1]", "no saved chat"),
+        ('{"format": "myserve-chat", "version": 2}', "version 2"),
+        ('{"format": "myserve-chat", "version": 1}', "no list"),
+        ('{"format": "myserve-chat", "version": 1, "messages": [{"role": "boss", "content": "x"}]}', "Message 1"),
+        ('{"format": "myserve-chat", "version": 1, "messages": [{"role": "user", "content": 5}]}', "Message 1"),
+        ("[" * 20_000, "not JSON"),
+    ],
+)
+def test_a_file_that_is_no_saved_chat_is_refused_with_a_sentence(text: str | bytes, words: str) -> None:
+    with pytest.raises(InvalidRequestError, match=words):
+        from_json(text)
+
+
+def test_an_opened_chat_can_be_continued() -> None:
+    assert [message.role for message in spoken(from_json(to_json(CHAT, {}))[0])] == ["user", "assistant"]
