@@ -237,7 +237,9 @@ def test_undo_takes_the_last_turn_back_into_the_box(visit: OpenPage, service: Sc
     finished(page, 1)
 
 
-def test_editing_an_earlier_turn_asks_it_again_and_drops_what_followed(visit: OpenPage, service: ScriptedService) -> None:
+def test_editing_an_earlier_turn_asks_it_again_and_drops_what_followed(
+    visit: OpenPage, service: ScriptedService
+) -> None:
     page = visit().page
     send(page, "one <b>")
     finished(page)
@@ -283,7 +285,9 @@ def test_the_second_precision_loads_in_sight_and_an_impossible_one_says_why(
     expect(page.locator("#model-line")).to_contain_text("int8 needs a GPU; there is none.")
 
 
-def test_a_preset_moves_the_sliders_and_a_moved_slider_makes_it_custom(visit: OpenPage, service: ScriptedService) -> None:
+def test_a_preset_moves_the_sliders_and_a_moved_slider_makes_it_custom(
+    visit: OpenPage, service: ScriptedService
+) -> None:
     page = visit().page
     page.click("#preset input")
     page.get_by_role("option", name="Greedy").click()
