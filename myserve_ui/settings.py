@@ -2,73 +2,257 @@
 
 from __future__ import annotations
 
-import difflib
+import argparse
+import ipaddress
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple, NoReturn
 
 import platformdirs
-from pydantic import Field, SecretStr, ValidationError, field_validator
-from pydantic_settings import BaseSettings, CliSettingsSource, NoDecode, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic.fields import FieldInfo
 
+from myserve_ui import __version__
 from myserve_ui.errors import SettingsError
+from myserve_ui.setting_words import (
+    ENV_PREFIX,
+    default_text,
+    expected,
+    is_secret,
+    metavar,
+    nearest,
+    option_name,
+    variable_name,
+)
 
-ENV_PREFIX = "MYSERVE_"
 PLAIN_ENVIRONMENT = {"TRUST_REMOTE_CODE": "trust_remote_code", "HF_TOKEN": "hf_token", "HUGGINGFACE_TOKEN": "hf_token"}
-"""Names that people already export for other tools; they fill a setting that is not set otherwise."""
+"""Names that people already export for other tools; they fill a setting that is not set otherwise, first come first."""
 
-Names = Annotated[tuple[str, ...], NoDecode]
-"""Several values: comma separated in the environment and on the command line."""
+QUIET_ENVIRONMENT = {
+    "GRADIO_ANALYTICS_ENABLED": "False",  # only the exact word "True" switches it on; read when gradio is imported
+    "GRADIO_ANALYTICS_CACHE_FREQUENCY": "1000",  # a summary of past events every so many, not at each
+    "GRADIO_ANALYTICS_MAX_EVENTS": "500",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_HUB_DISABLE_UPDATE_CHECK": "1",
+    "DO_NOT_TRACK": "1",
+    "DISABLE_SAFETENSORS_CONVERSION": "1",  # otherwise a thread asks the hub to convert weights in other formats
+    "USE_HUB_KERNELS": "NO",  # no code from the hub unless the operator says so
+    "TOKENIZERS_PARALLELISM": "false",
+    "BITSANDBYTES_NOWELCOME": "1",
+}
+"""Libraries that would call home, fetch code or chat on the console are told not to, unless the user says otherwise."""
+
+Origin = Annotated[str, Field(pattern=r"^(\*|https?://[^/,\s]+)$")]
+"""What a browser sends as Origin: no path, no slash at the end."""
 
 
-class Settings(BaseSettings):
-    """Settings of the app; each is an environment variable (MYSERVE_PORT) and an option (--port)."""
+def _default_cache() -> Path:
+    return Path(platformdirs.user_cache_dir("myserve-ui"))
 
-    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, frozen=True, extra="forbid", cli_kebab_case=True)
 
-    model: str = Field("SmolLM2-135M-Instruct", description="model to serve: the default's name, a hub id, a folder or a .gguf file")
-    precision: Literal["full", "nf4"] = Field("full", description="precision that is loaded at start; the others load when asked for")
-    dtype: Literal["auto", "bf16", "fp16", "fp32"] = Field("auto", description="dtype of full precision; auto: fp32 on a CPU, else the checkpoint's")
-    device: str = Field("auto", description="auto, cpu, cuda, cuda:N or mps", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")
-    host: str = Field("127.0.0.1", description="address to listen on; 0.0.0.0 opens the app to the network, use an API key then")
+class Settings(BaseModel):
+    """Settings of the app. `read_settings` fills them; made directly, they look at nothing but their arguments."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True)
+
+    model: str = Field(
+        "SmolLM2-135M-Instruct",
+        min_length=1,
+        description="model to serve: the default's name, a hub id, a folder or a .gguf file",
+    )
+    precision: Literal["full", "nf4"] = Field(
+        "full", description="precision that is loaded at start; the others load when asked for"
+    )
+    dtype: Literal["auto", "bf16", "fp16", "fp32"] = Field(
+        "auto", description="dtype of full precision; auto: fp32 on a CPU, else the checkpoint's"
+    )
+    device: str = Field(
+        "auto",
+        pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$",
+        description="device of the weights: auto, cpu, cuda, cuda:N or mps",
+        examples=["auto", "cpu", "cuda", "cuda:1", "mps"],
+    )
+    host: str = Field(
+        "127.0.0.1",
+        min_length=1,
+        description="address to listen on; 0.0.0.0 opens the app to the network, use an API key then",
+    )
     port: int = Field(7860, ge=0, le=65535, description="port to listen on; 0 takes a free one")
-    api_key: Annotated[tuple[SecretStr, ...], NoDecode] = Field((), description="key or keys, comma separated, that every caller must send; none: open")
-    allowed_origins: Names = Field((), description="web origins, comma separated, that may call the API from a browser page")
-    allowed_hosts: Names = Field((), description="Host names, comma separated, that are served beside loopback ones; * serves any")
-    cache: Path = Field(Path(platformdirs.user_cache_dir("myserve-ui")), description="folder for converted weights")
-    hf_token: SecretStr | None = Field(None, description="access token for gated models on the hub (also HF_TOKEN, HUGGINGFACE_TOKEN)")
+    api_key: tuple[SecretStr, ...] = Field(
+        (), description="key or keys, comma separated, that every caller must send; none: open"
+    )
+    allowed_origins: tuple[Origin, ...] = Field(
+        (),
+        description="web origins, comma separated, that may call the API from a browser page",
+        examples=["https://example.org", "http://localhost:3000", "*"],
+    )
+    allowed_hosts: tuple[str, ...] = Field(
+        (), description="Host names, comma separated, that are served beside loopback ones; * serves any"
+    )
+    cache: Path = Field(
+        default_factory=_default_cache, description="folder for converted weights; default: in the user's cache folder"
+    )
+    hf_token: SecretStr | None = Field(
+        None, description="access token for gated models on the hub (also HF_TOKEN, HUGGINGFACE_TOKEN)"
+    )
     trust_remote_code: bool = Field(False, description="run code that comes with a model (also TRUST_REMOTE_CODE=1)")
-    chat_template: str | None = Field(None, description="Jinja chat template, or a file with one, used in place of the model's own")
-    force_echo: bool = Field(False, description="no weights: answer with an echo of the prompt's tokens, to try the wiring")
+    chat_template: str | None = Field(
+        None, description="Jinja chat template, or a file with one, used in place of the model's own"
+    )
+    force_echo: bool = Field(
+        False, description="no weights: answer with an echo of the prompt's tokens, to try the wiring"
+    )
     max_num_seqs: int = Field(16, ge=1, le=1024, description="requests that generate at the same time")
-    max_num_batched_tokens: int | None = Field(None, ge=16, le=65536, description="tokens in one step; default: 128 on a CPU, else 2048")
-    max_model_len: int | None = Field(None, ge=16, description="context length, prompt and answer together; default: the model's own")
+    max_num_batched_tokens: int | None = Field(
+        None, ge=16, le=65536, description="tokens in one step; default: 128 on a CPU, else 2048"
+    )
+    max_model_len: int | None = Field(
+        None, ge=16, description="context length, prompt and answer together; default: the model's own"
+    )
     max_waiting: int = Field(128, ge=1, le=100_000, description="requests that may wait for their turn; more get 429")
-    kv_cache_gib: float | None = Field(None, gt=0, description="memory for keys and values in GiB; default: a share of what is free")
-    threads: int | None = Field(None, ge=1, le=1024, description="CPU threads of the matrix products; default: torch's choice")
+    kv_cache_gib: float | None = Field(
+        None, gt=0, description="memory for keys and values in GiB; default: a share of what is free"
+    )
+    threads: int | None = Field(
+        None, ge=1, le=1024, description="CPU threads of the matrix products; default: torch's choice"
+    )
     request_timeout: float = Field(600.0, gt=0, description="seconds after which a request is ended")
-    stall_seconds: float = Field(60.0, gt=0, description="seconds with work but no finished step after which /health says stalled")
+    stall_seconds: float = Field(
+        60.0, gt=0, description="seconds with work but no finished step after which /health says stalled"
+    )
     shutdown_grace: float = Field(10.0, ge=0, description="seconds that running requests get to finish at shutdown")
     max_body_mib: float = Field(4.0, gt=0, le=1024, description="largest request body in MiB")
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least important log line that is shown")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="least important log line that is shown"
+    )
     debug: bool = Field(False, description="check the engine's books at every step and log each step")
 
     @field_validator("api_key", "allowed_origins", "allowed_hosts", mode="before")
     @classmethod
     def _split_commas(cls, value: object) -> object:
-        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+        if not isinstance(value, str):
+            return value
+        if not (parts := tuple(part.strip() for part in value.split(",") if part.strip())):
+            raise ValueError("empty")  # a key that got lost on its way must not open the app
+        return parts
+
+    @field_validator("cache")
+    @classmethod
+    def _expand_home(cls, value: Path) -> Path:
+        return Path(os.path.expanduser(value))
+
+
+def prepare_environment() -> None:
+    """Keep the libraries quiet and off the network. Only works before gradio and transformers are imported."""
+    for name, value in QUIET_ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
 
 
 def read_settings(arguments: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> Settings:
     """Settings from `environment` (default: the process's) and command-line `arguments`, which win.
 
-    Raises SettingsError that names the key, the value and the nearest valid key. `--help` exits with 0.
+    An empty environment variable counts as unset. Raises SettingsError with one line for each problem: an unknown name
+    beside the nearest valid one, a bad value beside what it must be. `--help` and `--version` print and exit with 0.
     """
     environment = os.environ if environment is None else environment
-    _refuse_unknown_keys(environment)
-    values = _read_environment(environment)
-    source = CliSettingsSource(
-        Settings, cli_prog_name="python app.py", cli_implicit_flags=True, cli_kebab_case=True, cli_exit_on_error=True
+    options, problems = _read_options(arguments)
+    given = _read_environment(environment) | options
+    problems = _unknown_variables(environment) + problems
+    try:
+        settings = Settings.model_validate({name: entry.value for name, entry in given.items()})
+    except ValidationError as error:
+        names = dict.fromkeys(str(detail["loc"][0]) for detail in error.errors(include_input=False))
+        problems += [_complaint(name, given[name]) for name in names]
+    if problems:
+        raise SettingsError("\n".join(problems))
+    return settings
+
+
+def is_loopback(host: str) -> bool:
+    """True if only this machine can reach a server that listens on `host`."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def exposure_warning(settings: Settings) -> str | None:
+    """What to tell an operator whose app answers strangers; None if it does not."""
+    if settings.api_key or is_loopback(settings.host):
+        return None
+    return (
+        f"WARNING: listening on {settings.host} with no API key: everybody who reaches this address can use the model. "
+        f"Set MYSERVE_API_KEY (or --api-key), or listen on 127.0.0.1 only."
     )
-    raise NotImplementedError(values, source, arguments)
+
+
+class _Given(NamedTuple):
+    origin: str
+    """What the user wrote it as: MYSERVE_PORT, HF_TOKEN or --port."""
+    value: str | bool
+
+
+def _read_environment(environment: Mapping[str, str]) -> dict[str, _Given]:
+    given: dict[str, _Given] = {}
+    sources = {variable_name(name): name for name in Settings.model_fields} | PLAIN_ENVIRONMENT
+    for variable, name in sources.items():
+        if value := environment.get(variable, "").strip():
+            given.setdefault(name, _Given(variable, value))
+    return given
+
+
+def _unknown_variables(environment: Mapping[str, str]) -> list[str]:
+    valid = [variable_name(name) for name in Settings.model_fields]
+    unknown = [key for key in environment if key.upper().startswith(ENV_PREFIX) and key not in valid]
+    return [f"{key} is not a setting; the nearest is {nearest(key.upper(), valid)}." for key in sorted(unknown)]
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise SettingsError(f"{message[0].upper()}{message[1:]}.")
+
+
+def _read_options(arguments: Sequence[str]) -> tuple[dict[str, _Given], list[str]]:
+    """Options by setting name, and the complaints about what is no option."""
+    parsed, rest = _make_parser().parse_known_args(arguments)
+    given = {name: _Given(option_name(name), value) for name, value in vars(parsed).items() if value != ""}
+    empty = [option_name(name) for name in vars(parsed) if name not in given]
+    unknown = [word.partition("=")[0] for word in rest if word.startswith("-")]
+    valid = [option_name(name) for name in Settings.model_fields]
+    problems = [f"{option} is empty; leave it out for the default." for option in empty]
+    problems += [f"{option} is not an option; the nearest is {nearest(option, valid)}." for option in unknown]
+    if rest and not unknown:
+        problems.append(f"{rest[0]!r} stands alone; a setting is given as --name value, and --help lists them.")
+    return given, problems
+
+
+def _make_parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="python app.py",
+        usage="%(prog)s [--setting VALUE ...]",
+        formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=32),
+        description="Serve a causal language model: a chat page, an OpenAI route and Gradio endpoints on one port.",
+        epilog="A setting can also come from the environment, by the name in brackets; the command line wins.",
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"myserve-ui {__version__}")
+    for name, field in Settings.model_fields.items():
+        _add_option(parser, name, field)
+    return parser
+
+
+def _add_option(parser: argparse.ArgumentParser, name: str, field: FieldInfo) -> None:
+    default = f"; default: {default_text(field)}" if default_text(field) else ""
+    text = f"{field.description}{default} [{variable_name(name)}]".replace("%", "%%")
+    if field.annotation is bool:
+        parser.add_argument(option_name(name), action=argparse.BooleanOptionalAction, help=text)
+    else:
+        parser.add_argument(option_name(name), dest=name, metavar=metavar(field), help=text)
+
+
+def _complaint(name: str, given: _Given) -> str:
+    field = Settings.model_fields[name]
+    shown = "" if is_secret(field) else f" is {str(given.value)[:60]!r}, but"
+    return f"{given.origin}{shown} must be {expected(field)}."

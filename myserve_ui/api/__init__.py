@@ -1,1 +1,1 @@
-"""The OpenAI door: HTTP in, HTTP out."""
+"""The OpenAI door: HTTP in, ChatRequest to the service, JSON or server-sent events out."""

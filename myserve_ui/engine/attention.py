@@ -122,7 +122,10 @@ def _attend_decode(
 ) -> torch.Tensor:  # [num_decodes, heads, head_dim]
     slots = range(batch.decode_slots[0], batch.decode_slots[-1] + 1)
     if len(slots) > SPARSE * len(batch.decode_slots):
-        rows = [_attend_rows(queries[i : i + 1], layer, batch, range(s, s + 1), style) for i, s in enumerate(batch.decode_slots)]
+        rows = [
+            _attend_rows(queries[i : i + 1], layer, batch, range(s, s + 1), style)
+            for i, s in enumerate(batch.decode_slots)
+        ]
         return torch.cat(rows)
     if len(slots) == len(batch.decode_slots):
         return _attend_rows(queries, layer, batch, slots, style)

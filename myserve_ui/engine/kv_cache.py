@@ -49,11 +49,12 @@ class KVCache:
         return sum(layer.bytes_per_token for layer in self._layers.values())
 
     def reserve(self, claims: Sequence[int]) -> None:
-        """Make room for `claims[slot]` tokens in every row.
+        """Make room for `claims[slot]` tokens in every row; rows beyond the claims hold nothing.
 
         The tensors are laid anew when they are too small, and when rows that shrank hold more memory than a
         second set of the present claims would take.
         """
+        claims = [*claims, *[0] * (self._max_slots - len(claims))]
         num_slots = max((slot + 1 for slot, claim in enumerate(claims) if claim), default=1)
         length = max(claims, default=1)
         self._touched = [max(touched, claim) for touched, claim in zip(self._touched, claims, strict=True)]

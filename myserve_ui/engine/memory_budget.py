@@ -39,7 +39,8 @@ def plan_cache(
     if longest < MIN_TOKENS:
         raise ModelLoadError(
             f"The memory for keys and values is too small: {budget / 2**20:.0f} MiB, where one token takes "
-            f"{kv_bytes_per_token / 2**10:.0f} KiB and {max_num_seqs} requests may run. Raise kv_cache_gib or lower max_num_seqs."
+            f"{kv_bytes_per_token / 2**10:.0f} KiB and {max_num_seqs} requests may run. "
+            "Raise kv_cache_gib or lower max_num_seqs."
         )
     max_model_len = min(context_length, longest // ROUND_TO * ROUND_TO)
     return CacheBudget(max_model_len, max(tokens, _rounded_up(max_model_len)))

@@ -38,7 +38,7 @@ class ModelRunner:
         self.num_slots = num_slots
         self.dtype: torch.dtype = module.dtype  # type: ignore[assignment]
         self.cache = KVCache(num_slots, max_len)
-        self.device = module.get_input_embeddings().weight.device  # type: ignore[operator, union-attr]
+        self.device = module.get_input_embeddings().weight.device  # type: ignore[operator]
         module.set_attn_implementation(ATTENTION_NAME)  # type: ignore[operator]
 
     @property

@@ -10,7 +10,6 @@ from myserve_ui.core.outputs import FinishReason
 from myserve_ui.engine.sequence import Sequence
 from myserve_ui.engine.slot_manager import SlotCopy, SlotManager
 
-
 NOT_A_NUMBER = (
     "The model computed values that are not numbers, so this answer ends here. "
     "If it happens again, load the model with dtype fp32 or bf16."

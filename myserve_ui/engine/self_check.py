@@ -29,7 +29,7 @@ TOLERANCE = {torch.float32: 2e-3, torch.float16: 3e-2, torch.bfloat16: 8e-2}
 @torch.inference_mode()
 def reference_logits(module: torch.nn.Module, vocab_size: int) -> list[torch.Tensor]:
     """Logits [vocab_size] after each check prompt, by the module's own forward. Call before the runner is made."""
-    device = module.get_input_embeddings().weight.device  # type: ignore[operator, union-attr]
+    device = module.get_input_embeddings().weight.device  # type: ignore[operator]
     prompts = [torch.tensor([prompt], device=device) for prompt in _prompts(vocab_size)]
     return [module(input_ids=prompt, use_cache=False).logits[0, -1].float() for prompt in prompts]
 
@@ -51,7 +51,9 @@ def check_runner(runner: ModelRunner, expected: list[torch.Tensor], vocab_size: 
 def _refuse_if_wrong(runner: ModelRunner, difference: float, reference_is_finite: bool) -> None:
     architecture = type(runner.module).__name__
     if not reference_is_finite:
-        raise ModelLoadError(f"{architecture} computes values that are not numbers in this dtype; load it with fp32 or bf16.")
+        raise ModelLoadError(
+            f"{architecture} computes values that are not numbers in this dtype; load it with fp32 or bf16."
+        )
     if not runner.cache.num_layers:
         raise ModelLoadError(f"{architecture} cannot be served: its layers do not use the shared attention interface.")
     tolerance = TOLERANCE.get(runner.dtype, TOLERANCE[torch.bfloat16])

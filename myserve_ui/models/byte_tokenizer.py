@@ -29,7 +29,7 @@ class ByteTokenizer:
         self.vocab_size = vocab_size
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
-        """UTF-8 bytes of `text`, BOS first if special tokens are wanted. Raises InvalidRequestError for lone surrogates."""
+        """UTF-8 bytes of `text`, BOS first if asked for. Raises InvalidRequestError for a lone surrogate."""
         try:
             data = text.encode("utf-8")
         except UnicodeEncodeError:

@@ -23,6 +23,12 @@ def find_device_problem(device: str) -> str | None:
     return f"this machine has {count} CUDA devices, so the last is cuda:{count - 1}" if index >= count else None
 
 
+def bound_threads(threads: int | None) -> None:
+    """Let CPU products use at most `threads` threads, in the whole process; None leaves torch's choice."""
+    if threads is not None:
+        torch.set_num_threads(threads)
+
+
 def resolve_device(device: str) -> torch.device:
     """The device meant: auto is CUDA if there, else the CPU. Raises ModelLoadError if it is absent."""
     if (problem := find_device_problem(device)) is not None:

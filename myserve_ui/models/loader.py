@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -24,7 +24,7 @@ from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.models.memory import count_kv_bytes_per_token, measure_weights
 from myserve_ui.models.placement import check_room, choose_device_map
 from myserve_ui.models.progress import OnProgress, ignore_progress
-from myserve_ui.models.quantization import keep_compute_dtype, nf4_config
+from myserve_ui.models.quantization import nf4_config, settle_4bit_layers
 from myserve_ui.models.quiet import quiet_libraries
 from myserve_ui.models.tokenizer import HuggingFaceTokenizer
 
@@ -38,7 +38,7 @@ class LoadOptions:
     cache: Path
     dtype: str = "auto"
     device: str = "auto"
-    hub: Hub = Hub()
+    hub: Hub = field(default_factory=Hub)
     trust_remote_code: bool = False
     chat_template: str | None = None
     max_model_len: int | None = None
@@ -113,7 +113,7 @@ def _load_module(
             "download or copy them again."
         )
     if entry.precision == "nf4":
-        keep_compute_dtype(model)
+        settle_4bit_layers(model)
     gc.collect()
     assert isinstance(model, PreTrainedModel)
     return model.eval().requires_grad_(False)

@@ -16,6 +16,9 @@ from myserve_ui.models.devices import find_device_problem
 
 PRECISIONS = ("full", "nf4")
 
+FUSED_ROWS = 32
+"""Output rows that bitsandbytes' fused CPU kernel takes at a time."""
+
 
 def why_unavailable(precision: str, device: str) -> str | None:
     """Why `precision` is not possible on `device` (as in the settings), in a sentence; None if it is."""
@@ -53,17 +56,34 @@ def import_bitsandbytes() -> ModuleType:
     return bitsandbytes
 
 
-def keep_compute_dtype(module: torch.nn.Module) -> int:
-    """Make every 4-bit layer of `module` on the CPU compute in its own dtype; returns how many there are.
+def settle_4bit_layers(module: torch.nn.Module) -> int:
+    """Make every 4-bit layer of `module` on the CPU compute in the dtype asked for; returns how many there are.
 
-    On a CPU with AVX512-BF16 the layers would repack themselves at their first forward: absmax rounded to bfloat16,
-    products in bfloat16 whatever was asked, and an assertion where the output size is no multiple of 32.
+    On a CPU with AVX512-BF16 a layer repacks itself at its first forward: absmax is rounded to bfloat16 and products
+    are in bfloat16 whatever dtype was asked, and an assertion fails where the sizes do not fit. So only layers that
+    compute in bfloat16 anyway and whose sizes fit may do it, and they do it here: what is measured afterwards stays.
     """
     linear_4bit = import_bitsandbytes().nn.Linear4bit
     layers = [layer for layer in module.modules() if isinstance(layer, linear_4bit)]
     for layer in layers:
-        layer.support_avx512bf16_for_cpu = False
+        layer.support_avx512bf16_for_cpu = bool(layer.support_avx512bf16_for_cpu) and _may_repack(layer)
+        if layer.support_avx512bf16_for_cpu:
+            _repack(layer)
     return len(layers)
+
+
+def _may_repack(layer: torch.nn.Module) -> bool:
+    state = layer.weight.quant_state
+    rows, columns = state.shape
+    fits = rows % FUSED_ROWS == 0 and columns % state.blocksize == 0
+    return bool(layer.weight.device.type == "cpu" and layer.compute_dtype is torch.bfloat16 and fits)
+
+
+@torch.inference_mode()
+def _repack(layer: torch.nn.Module) -> None:
+    """The layer does it itself, at a forward in eval mode."""
+    columns = layer.weight.quant_state.shape[1]
+    layer.eval()(torch.zeros(1, columns, dtype=layer.compute_dtype))
 
 
 @contextmanager

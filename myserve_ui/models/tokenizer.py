@@ -27,7 +27,7 @@ class HuggingFaceTokenizer:
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if not isinstance(backend, RustTokenizer):
             raise ModelLoadError(
-                "The model has no fast tokenizer (tokenizer.json), which this server needs; convert it with transformers first."
+                "The model has no fast tokenizer (tokenizer.json), which this server needs: convert it first."
             )
         self.vocab_size = vocab_size
         self.bos_token_id: int | None = tokenizer.bos_token_id

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 import uuid
@@ -95,9 +96,9 @@ class ChatService:
     async def shut_down(self) -> None:
         """Take nothing new, let running requests finish within the grace time, then end the engines."""
         self.drain()
-        deadline = time.monotonic() + self._grace
-        while self._pool.num_unfinished and time.monotonic() < deadline:
-            await asyncio.sleep(0.05)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._grace):
+                await self._pool.wait_until_idle()
         await self._pool.shut_down()
 
     def _engine(self, model: str) -> RunningEngine:
@@ -135,9 +136,7 @@ class ChatService:
 
         return engine.thread.submit(request, open_stream)
 
-    def _why_not_ready(
-        self, default: ModelInfo, engines: tuple[EngineStatus, ...]
-    ) -> tuple[str | None, str | None]:
+    def _why_not_ready(self, default: ModelInfo, engines: tuple[EngineStatus, ...]) -> tuple[str | None, str | None]:
         if self._draining:
             return "The app is shutting down.", "shutting_down"
         if dead := [engine.model for engine in engines if not engine.alive]:

@@ -15,6 +15,7 @@ from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.models.progress import OnProgress
 from myserve_ui.serving.engine_builder import EngineLimits, build_engine
 from myserve_ui.serving.engine_thread import ENGINE_DIED, EngineThread
+from myserve_ui.serving.turnstile import Turnstile
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +69,7 @@ class EnginePool:
         self._catalog = catalog
         self._slots = {entry.key: _Slot(entry) for entry in catalog}
         self._one_load = asyncio.Lock()
+        self._turnstile = Turnstile()
 
     def models(self) -> tuple[ModelInfo, ...]:
         """Every (model, precision), the default first."""
@@ -108,9 +110,9 @@ class EnginePool:
         """The engines that are loaded, dead ones too."""
         return tuple(slot.engine for slot in self._slots.values() if slot.engine is not None)
 
-    @property
-    def num_unfinished(self) -> int:
-        return sum(engine.thread.num_unfinished for engine in self.engines())
+    async def wait_until_idle(self) -> None:
+        """Return once no engine has an unfinished request."""
+        await asyncio.gather(*(engine.thread.wait_until_idle() for engine in self.engines()))
 
     async def shut_down(self) -> None:
         """End every engine; what is unfinished fails."""
@@ -142,7 +144,8 @@ class EnginePool:
                 logger.exception("loading %s failed", slot.entry.key)
                 slot.error = ModelLoadError(f"{slot.entry.key} could not be loaded: {type(error).__name__}.")
                 raise slot.error from error
-        thread = EngineThread(slot.entry.key, engine, max_waiting=self._max_waiting)
+        turnstile = self._turnstile if loaded.device.type == "cpu" else None
+        thread = EngineThread(slot.entry.key, engine, max_waiting=self._max_waiting, turnstile=turnstile)
         thread.start()
         slot.engine = RunningEngine(loaded, thread, _describe(slot.entry, loaded, engine), engine.config.max_model_len)
         return slot.engine

@@ -7,6 +7,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from myserve_ui.core.engine_request import EngineRequest
@@ -16,6 +17,7 @@ from myserve_ui.engine.engine import Engine
 from myserve_ui.engine.stats import EngineSnapshot
 from myserve_ui.errors import EngineDeadError, OverloadedError
 from myserve_ui.serving.request_stream import RequestStream
+from myserve_ui.serving.turnstile import Turnstile
 
 logger = logging.getLogger(__name__)
 
@@ -44,15 +46,18 @@ class EngineThread:
     `call_soon_threadsafe`, one call a step.
     """
 
-    def __init__(self, name: str, engine: Engine, *, max_waiting: int) -> None:
+    def __init__(self, name: str, engine: Engine, *, max_waiting: int, turnstile: Turnstile | None = None) -> None:
         self.name = name
         self.snapshot = EngineSnapshot()
         self.last_error: str | None = None
         self.is_alive = True
         self._engine = engine
         self._max_waiting = max_waiting
+        self._turnstile: AbstractContextManager[None] = turnstile or nullcontext()
         self._loop = asyncio.get_running_loop()
         self._streams: dict[str, RequestStream] = {}
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._inbox: queue.SimpleQueue[_Add | _Abort | _Stop] = queue.SimpleQueue()
         self._last_progress = engine.clock()
         self._thread = threading.Thread(target=self._run, name=f"engine-{name}", daemon=True)
@@ -78,12 +83,13 @@ class EngineThread:
         stream.on_abort = self.abort
         stream.queue_position = self.queue_position
         self._streams[request.request_id] = stream
+        self._idle.clear()
         self._inbox.put(_Add(request))
         return stream
 
     def abort(self, request_id: str) -> None:
         """Forget a request: its row is free before the next step."""
-        if self._streams.pop(request_id, None) is not None:
+        if self._forget(request_id) is not None:
             self._inbox.put(_Abort(request_id))
 
     def queue_position(self, request_id: str) -> int | None:
@@ -91,9 +97,9 @@ class EngineThread:
         waiting = self.snapshot.waiting
         return waiting.index(request_id) + 1 if request_id in waiting else None
 
-    @property
-    def num_unfinished(self) -> int:
-        return len(self._streams)
+    async def wait_until_idle(self) -> None:
+        """Return once no request is unfinished."""
+        await self._idle.wait()
 
     def seconds_without_progress(self) -> float:
         """Seconds since the last finished step, 0 while there is nothing to do."""
@@ -109,7 +115,7 @@ class EngineThread:
         waiting = len(self._streams) - self._engine.config.max_num_seqs
         if waiting >= self._max_waiting:
             raise OverloadedError(
-                f"{waiting} requests are waiting already, the most that may wait is {self._max_waiting}; try again soon."
+                f"{waiting} requests are waiting, and no more than {self._max_waiting} may; try again soon."
             )
 
     # -- on the engine's thread ------------------------------------------------------------------------------------
@@ -140,7 +146,8 @@ class EngineThread:
 
     def _step(self) -> list[RequestOutput]:
         try:
-            return self._engine.step()
+            with self._turnstile:
+                return self._engine.step()
         except Exception as error:  # one bad step costs its own requests, not the engine
             logger.exception("a step of engine %s failed", self.name)
             self.last_error = f"{type(error).__name__}: {error}"
@@ -160,16 +167,22 @@ class EngineThread:
 
     def _deliver(self, outputs: list[RequestOutput]) -> None:
         for output in outputs:
-            finished = output.finish_reason is not None
-            stream = self._streams.pop(output.request_id, None) if finished else self._streams.get(output.request_id)
+            ended = output.finish_reason is not None
+            stream = self._forget(output.request_id) if ended else self._streams.get(output.request_id)
             if stream is not None:
                 stream.publish(output)
 
     def _die(self, message: str) -> None:
         self.is_alive = False
-        streams, self._streams = self._streams, {}
-        for stream in streams.values():
+        for stream in list(self._streams.values()):
+            self._forget(stream.request_id)
             stream.publish(stream.failed(message))
+
+    def _forget(self, request_id: str) -> RequestStream | None:
+        stream = self._streams.pop(request_id, None)
+        if not self._streams:
+            self._idle.set()
+        return stream
 
 
 def _first_output(request: EngineRequest) -> RequestOutput:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import gradio as gr
@@ -89,7 +89,11 @@ def _draw_page(page: gr.Blocks, service: ChatService, *, needs_key: bool) -> Non
         files = gr.Column()
     with gr.Column(elem_id="page"):
         with gr.Row(elem_id="header"):
-            gr.HTML(f'<div class="brand">{LOGO.read_text(encoding="utf-8")}<h1>{TITLE}</h1></div>', elem_id="brand", padding=False)
+            gr.HTML(
+                f'<div class="brand">{LOGO.read_text(encoding="utf-8")}<h1>{TITLE}</h1></div>',
+                elem_id="brand",
+                padding=False,
+            )
             header = gr.HTML(header_badges(model), elem_id="model-line", padding=False)
             new_chat = gr.Button("New chat", size="sm", elem_id="new-chat", scale=0, min_width=110)
         parts = _draw_chat(controls, store)
@@ -135,7 +139,9 @@ def _draw_chat(controls: Any, store: gr.BrowserState) -> ChatParts:
     return ChatParts(chat, box, meter, store, controls)
 
 
-def _wire_load(page: gr.Blocks, service: ChatService, parts: ChatParts, scripts: gr.Markdown, *, needs_key: bool) -> Any:
+def _wire_load(
+    page: gr.Blocks, service: ChatService, parts: ChatParts, scripts: gr.Markdown, *, needs_key: bool
+) -> Any:
     """At page load: the kept chat and settings, and the scripts with this server's address."""
 
     def restore(stored: Any, request: gr.Request) -> dict[Any, Any]:

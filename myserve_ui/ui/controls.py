@@ -69,7 +69,10 @@ def draw_controls(choices: list[tuple[str, str]], model: str, *, max_tokens: int
         ),
         seed=gr.Textbox(label="Seed", placeholder="random", info="empty: a new one for each answer", elem_id="seed"),
         stop=gr.Textbox(
-            label="Stop strings", info="one per line, at most 4; \\n stands for a newline", lines=1, elem_id="stop-strings"
+            label="Stop strings",
+            info="one per line, at most 4; \\n stands for a newline",
+            lines=1,
+            elem_id="stop-strings",
         ),
     )
     _wire_presets(controls)

@@ -39,7 +39,11 @@ def expected(family):
     for prompt in PROMPTS:
         ids = torch.tensor([prompt])
         output = module.generate(
-            ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=NEW_TOKENS, min_new_tokens=NEW_TOKENS
+            ids,
+            attention_mask=torch.ones_like(ids),
+            do_sample=False,
+            max_new_tokens=NEW_TOKENS,
+            min_new_tokens=NEW_TOKENS,
         )
         answers.append(output[0, len(prompt) :].tolist())
     return answers
@@ -56,7 +60,9 @@ def make_engine(family):
 
 
 def request_of(index, *, cache_prompt=True):
-    params = SamplingParams(temperature=0.0, top_p=1.0, top_k=0, min_p=0.0, max_tokens=NEW_TOKENS, min_tokens=NEW_TOKENS)
+    params = SamplingParams(
+        temperature=0.0, top_p=1.0, top_k=0, min_p=0.0, max_tokens=NEW_TOKENS, min_tokens=NEW_TOKENS
+    )
     return EngineRequest(f"r{index}", PROMPTS[index], params, arrival=0.0, cache_prompt=cache_prompt)
 
 

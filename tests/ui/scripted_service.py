@@ -17,7 +17,9 @@ FULL = ModelInfo(
     "tiny", "tiny", "full", LoadState.READY, dtype="fp32", device="cpu", context_length=256, weight_bytes=538_000_000
 )
 NF4 = replace(FULL, id="tiny:nf4", precision="nf4", state=LoadState.UNLOADED, weight_bytes=None)
-INT8 = replace(NF4, id="tiny:int8", precision="int8", state=LoadState.UNAVAILABLE, reason="int8 needs a GPU; there is none.")
+INT8 = replace(
+    NF4, id="tiny:int8", precision="int8", state=LoadState.UNAVAILABLE, reason="int8 needs a GPU; there is none."
+)
 
 
 @dataclass
@@ -55,7 +57,9 @@ class ScriptedStream:
         await asyncio.sleep(self.service.pause)
         if self.service.fail_after is not None and self._played >= self.service.fail_after:
             self._finish()
-            return self._output(RequestState.FINISHED, finish_reason=FinishReason.ERROR, error="The step failed. Try again.")
+            return self._output(
+                RequestState.FINISHED, finish_reason=FinishReason.ERROR, error="The step failed. Try again."
+            )
         if self._played == len(self.pieces):
             self._finish()
             return self._output(RequestState.FINISHED, finish_reason=FinishReason.STOP)

@@ -30,7 +30,9 @@ def test_durations_have_a_unit(value: float | None, words: str) -> None:
     assert seconds(value) == words
 
 
-@pytest.mark.parametrize(("number", "words"), [(1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (22, "22nd")])
+@pytest.mark.parametrize(
+    ("number", "words"), [(1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (22, "22nd")]
+)
 def test_ordinals_are_english(number: int, words: str) -> None:
     assert ordinal(number) == words
 

@@ -35,7 +35,9 @@ async def test_an_answer_grows_word_by_word_and_ends_with_its_numbers() -> None:
     texts = [text_of(view.chat[1]) for view in views if not is_note(view.chat[1])]
     assert texts == ["a ", "a b ", "a b c", "a b c"]
     assert views[-1].phase is Phase.DONE
-    assert title_of(views[-1].chat[-1]).startswith("3 tokens · 20.0 tok/s · first token 50 ms (queue 2 ms + prefill 48 ms)")
+    assert title_of(views[-1].chat[-1]).startswith(
+        "3 tokens · 20.0 tok/s · first token 50 ms (queue 2 ms + prefill 48 ms)"
+    )
 
 
 async def test_the_model_gets_system_prompt_history_and_message_unchanged() -> None:

@@ -49,7 +49,7 @@ def test_a_leading_space_after_the_prompt_is_kept():
         return decode_bytes(ids).removeprefix(" ")
 
     detokenizer = Detokenizer(decode_stripping, list(b"One, two,"))
-    assert [detokenizer.add(byte) for byte in b" three"][0] == " "
+    assert next(detokenizer.add(byte) for byte in b" three") == " "
 
 
 def test_the_window_that_is_decoded_stays_short():

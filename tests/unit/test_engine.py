@@ -169,12 +169,16 @@ def test_a_step_that_raises_fails_only_its_own_requests():
     with pytest.raises(RuntimeError):
         engine.step()
     failed = engine.fail_step("sorry")
-    assert [(output.request_id, output.finish_reason, output.error) for output in failed] == [("a", FinishReason.ERROR, "sorry")]
+    assert [(output.request_id, output.finish_reason, output.error) for output in failed] == [
+        ("a", FinishReason.ERROR, "sorry")
+    ]
     assert last(run(engine), "b").finish_reason is FinishReason.LENGTH
 
 
 def test_preemption_gives_the_newest_sequence_s_place_to_older_ones_and_resumes_it():
-    engine, _ = make_engine(lambda chunk: 65 + chunk.sequence.num_output_tokens % 26, batched=512, length=192, tokens=192)
+    engine, _ = make_engine(
+        lambda chunk: 65 + chunk.sequence.num_output_tokens % 26, batched=512, length=192, tokens=192
+    )
     for name in ("old", "new"):
         engine.add(request_of(name, prompt=[ord(name[0])] * 60, max_tokens=100))
     outputs = run(engine)

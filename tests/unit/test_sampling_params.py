@@ -11,9 +11,11 @@ from myserve_ui.errors import InvalidRequestError
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("temperature", -0.1), ("temperature", 2.1), ("temperature", math.nan), ("temperature", math.inf), ("temperature", True),
+        ("temperature", -0.1), ("temperature", 2.1), ("temperature", math.nan), ("temperature", math.inf),
+        ("temperature", True),
         ("top_p", 1.1), ("top_p", -1), ("min_p", 2), ("top_k", -2), ("top_k", 0.5), ("seed", 2**63), ("seed", 1.5),
-        ("max_tokens", 0), ("max_tokens", -1), ("max_tokens", 1.5), ("max_tokens", True), ("max_tokens", 2**63), ("min_tokens", -1),
+        ("max_tokens", 0), ("max_tokens", -1), ("max_tokens", 1.5), ("max_tokens", True), ("max_tokens", 2**63),
+        ("min_tokens", -1),
         ("stop", ("",)), ("stop", ("a", "b", "c", "d", "e")),
     ],
 )  # fmt: skip

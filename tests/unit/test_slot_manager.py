@@ -76,7 +76,7 @@ def test_a_short_common_beginning_is_copied_and_the_long_row_kept():
 def test_a_live_row_is_copied_from():
     slots = SlotManager(4, 512, 2048)
     live = take(slots, list(range(50)))
-    other = take(slots, list(range(50)) + [9])
+    other = take(slots, [*list(range(50)), 9])
     assert other.copy == SlotCopy(live.slot, other.slot, 50)
 
 
@@ -126,6 +126,8 @@ def test_random_use_keeps_the_books_right():
     assert slots.used_tokens == 0
 
 
-@pytest.mark.parametrize(("first", "second", "length"), [([], [1], 0), ([1, 2], [1, 2, 3], 2), ([1, 2, 9], [1, 2, 3], 2), ([5], [6], 0)])
+@pytest.mark.parametrize(
+    ("first", "second", "length"), [([], [1], 0), ([1, 2], [1, 2, 3], 2), ([1, 2, 9], [1, 2, 3], 2), ([5], [6], 0)]
+)
 def test_common_prefix_length(first, second, length):
     assert common_prefix_length(first, second) == length

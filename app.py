@@ -1,0 +1,47 @@
+"""The launcher: settings, then the app, then the server."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from myserve_ui.errors import MyServeError, SettingsError
+from myserve_ui.settings import exposure_warning, prepare_environment, read_settings
+
+WRONG_SETTING = 2
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the app with `arguments`; the process's exit code."""
+    try:
+        settings = read_settings(arguments)
+        if warning := exposure_warning(settings):
+            complain(warning)
+        prepare_environment()
+        # Imported late: torch and gradio take seconds, and --help or a mistyped setting should not wait for them.
+        from myserve_ui.server.launch import run_app
+
+        return run_app(settings, announce=lambda line: print(line, flush=True), complain=complain)
+    except SettingsError as error:
+        complain(error.message)
+        return WRONG_SETTING
+    except MyServeError as error:
+        complain(error.message)
+        return 1
+
+
+def complain(message: str) -> None:
+    """One message to the operator."""
+    print(message, file=sys.stderr, flush=True)
+
+
+def leave(exit_code: int) -> None:
+    """End the process at once. Python would wait for threads that still load, and take torch down for seconds."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(exit_code)
+
+
+if __name__ == "__main__":
+    leave(main(sys.argv[1:]))

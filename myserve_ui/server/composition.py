@@ -1,0 +1,77 @@
+"""Puts the app together from the settings: catalog, engines, service, then both doors over it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+
+from fastapi import FastAPI
+from gradio.routes import INTERNAL_ROUTES
+
+from myserve_ui.api.door import add_api
+from myserve_ui.errors import ModelLoadError
+from myserve_ui.server.service_builder import build_service
+from myserve_ui.serving.chat_service import ChatService
+from myserve_ui.settings import Settings
+from myserve_ui.ui.blocks import mount_ui
+
+logger = logging.getLogger(__name__)
+
+UNUSED_BROWSER_PATHS = (
+    "/gradio_api/proxy=",
+    "/gradio_api/file=http",
+    "/gradio_api/file/http",
+    "/gradio_api/run-history",
+    "/gradio_api/vibe-",
+    "/gradio_api/undo-vibe-",
+    "/gradio_api/dev/",
+    "/gradio_api/deep_link",
+    "/monitoring",
+)
+"""Routes that Gradio brings and the page does not use: fetching from other sites, running code, telling statistics."""
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The whole app; its life span loads the default model and, at the end, drains. `app.state.service` is the service.
+
+    The browser app is mounted last: at "/" it takes every path that is not taken before.
+    """
+    service = build_service(settings)
+    app = FastAPI(lifespan=_life_span(service), openapi_url=None, redirect_slashes=False)
+    app.state.service = service
+    add_api(app, service, settings, is_browser_path=is_browser_path)
+    return mount_ui(app, service, settings)
+
+
+def is_browser_path(path: str) -> bool:
+    """True for what the browser app serves; all else is the API's, to answer or to refuse."""
+    if path.lower().startswith(UNUSED_BROWSER_PATHS):
+        return False
+    return path == "/" or path.split("/")[1] in INTERNAL_ROUTES
+
+
+def _life_span(service: ChatService) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    @asynccontextmanager
+    async def life_span(_app: FastAPI) -> AsyncIterator[None]:
+        loading = asyncio.create_task(_load_default(service))
+        yield
+        loading.cancel()
+        with suppress(asyncio.CancelledError):
+            await loading
+        await service.shut_down()
+
+    return life_span
+
+
+async def _load_default(service: ChatService) -> None:
+    """Load the default model while the doors are open already; /health says how far it is."""
+    stage = ""
+    try:
+        async for progress in service.load(""):
+            if progress.stage != stage:
+                stage = progress.stage
+                logger.info("%s: %s", progress.model, stage)
+    except ModelLoadError as error:
+        logger.debug("the default model was not loaded: %s", error)

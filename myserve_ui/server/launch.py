@@ -1,0 +1,60 @@
+"""From settings to a running process: takes the port, builds the app, serves until told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+import uvicorn
+
+from myserve_ui.errors import SettingsError
+from myserve_ui.server.app_server import OPEN_PAGE_SECONDS, AppServer
+from myserve_ui.server.composition import create_app
+from myserve_ui.server.log_lines import set_up_logging
+from myserve_ui.settings import Settings
+
+WILDCARDS = ("0.0.0.0", "::")
+
+
+def run_app(settings: Settings, *, announce: Callable[[str], None], complain: Callable[[str], None]) -> int:
+    """Serve until a signal comes; the process's exit code. Raises SettingsError if the port cannot be had.
+
+    `announce` gets the address once the default model is ready, `complain` the reason if it cannot be loaded.
+    """
+    set_up_logging(settings.log_level)
+    listener = _listen(settings.host, settings.port)
+    app = create_app(settings)
+    server = AppServer(
+        uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=OPEN_PAGE_SECONDS,
+        ),
+        app.state.service,
+        on_ready=lambda: announce(f"myserve-ui is ready: {_address(listener)}"),
+        on_failure=complain,
+    )
+    # Not asyncio.run: it would wait for a load that goes on in a worker thread, which nothing can stop.
+    asyncio.new_event_loop().run_until_complete(server.serve(sockets=[listener]))
+    return server.exit_code
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host.strip("[]"), port), family=family)
+    except OSError as error:
+        reason = error.strerror or "the name is not known"
+        raise SettingsError(
+            f"Cannot listen on {host}, port {port}: {reason}. Choose others with --host, --port."
+        ) from None
+
+
+def _address(listener: socket.socket) -> str:
+    """The address for a browser on this machine."""
+    host, port = listener.getsockname()[:2]
+    host = "127.0.0.1" if host in WILDCARDS else host
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,0 +1,61 @@
+"""Makes the ChatService that the settings describe; loads nothing yet."""
+
+from __future__ import annotations
+
+import time
+
+from myserve_ui.models.catalog import Catalog, CatalogEntry, ModelSource, SourceKind, build_catalog
+from myserve_ui.models.devices import bound_threads
+from myserve_ui.models.echo import ECHO_NAME, echo_model
+from myserve_ui.models.hub import Hub
+from myserve_ui.models.loaded_model import LoadedModel
+from myserve_ui.models.loader import LoadOptions, load_model
+from myserve_ui.models.progress import OnProgress
+from myserve_ui.serving.chat_service import ChatService
+from myserve_ui.serving.engine_builder import EngineLimits
+from myserve_ui.serving.engine_pool import EnginePool, Load
+from myserve_ui.serving.request_stream import StreamLimits
+from myserve_ui.settings import Settings
+
+
+def build_service(settings: Settings) -> ChatService:
+    """A service over the model of `settings`, or over the echo where they say so."""
+    bound_threads(settings.threads)
+    catalog, load = _echo() if settings.force_echo else _model(settings)
+    limits = EngineLimits(
+        max_num_seqs=settings.max_num_seqs,
+        max_num_batched_tokens=settings.max_num_batched_tokens,
+        max_model_len=settings.max_model_len,
+        kv_cache_gib=settings.kv_cache_gib,
+        debug=settings.debug,
+    )
+    return ChatService(
+        EnginePool(catalog, load, limits, max_waiting=settings.max_waiting),
+        limits=StreamLimits(timeout=settings.request_timeout),
+        stall_seconds=settings.stall_seconds,
+        grace=settings.shutdown_grace,
+    )
+
+
+def _model(settings: Settings) -> tuple[Catalog, Load]:
+    catalog = build_catalog(model=settings.model, precision=settings.precision, device=settings.device)
+    options = LoadOptions(
+        cache=settings.cache,
+        dtype=settings.dtype,
+        device=settings.device,
+        hub=Hub(token=settings.hf_token.get_secret_value() if settings.hf_token else None),
+        trust_remote_code=settings.trust_remote_code,
+        chat_template=settings.chat_template,
+        max_model_len=settings.max_model_len,
+    )
+
+    def load(entry: CatalogEntry, on_progress: OnProgress) -> LoadedModel:
+        return load_model(entry, options=options, on_progress=on_progress)
+
+    return catalog, load
+
+
+def _echo() -> tuple[Catalog, Load]:
+    source = ModelSource(SourceKind.DEFAULT, ECHO_NAME, "")
+    entry = CatalogEntry(ECHO_NAME, source, "full", created=int(time.time()))
+    return Catalog([entry]), lambda _entry, _on_progress: echo_model()

@@ -1,0 +1,282 @@
+"""The rules of the house, each a function from one module's syntax tree to the complaints about it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+PACKAGE = "myserve_ui"
+MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_PARAMETERS = 300, 50, 5
+
+WORDS = {"core", "errors"}
+BELOW_SERVING = WORDS | {"engine", "models"}
+SERVICES = {"serving", "evaluation", "bench"}
+ARROWS: dict[str, set[str]] = {
+    "errors": set(),
+    "setting_words": set(),
+    "settings": {"errors", "setting_words"},
+    "core": WORDS,
+    "engine": WORDS | {"engine"},
+    "models": WORDS | {"models"},
+    "serving": BELOW_SERVING | {"serving"},
+    "evaluation": BELOW_SERVING | {"serving", "evaluation"},
+    "bench": BELOW_SERVING | {"serving", "bench"},
+    "api": WORDS | SERVICES | {"settings", "api"},
+    "ui": WORDS | SERVICES | {"settings", "ui"},
+    "selftest": BELOW_SERVING | SERVICES | {"settings"},
+    "server": BELOW_SERVING | SERVICES | {"settings", "api", "ui"},
+    "app": WORDS | {"settings", "server"},
+}
+"""Room -> the rooms it may import. Doors come through the services; rooms of one height never meet."""
+
+TENSOR_FILES = {
+    "attention",
+    "echo_runner",
+    "engine",
+    "grammar",
+    "kv_cache",
+    "memory_budget",
+    "model_runner",
+    "sampler",
+    "self_check",
+}
+"""Files of engine/ that may import torch; the others count tokens and blocks only."""
+
+HOMES: dict[str, set[str]] = {
+    "threading": {"serving"},
+    "_thread": {"serving"},
+    "multiprocessing": {"serving"},
+    "gradio": {"ui", "server"},
+    "gradio_client": {"ui", "server"},
+    "fastapi": {"api", "server"},
+    "starlette": {"api", "server"},
+    "uvicorn": {"app", "server"},
+    "transformers": {"models", "engine/attention"},
+    "tokenizers": {"models"},
+    "bitsandbytes": {"models", "engine/attention"},
+    "accelerate": {"models"},
+    "gguf": {"models"},
+    "safetensors": {"models"},
+    "huggingface_hub": {"models"},
+    "torch": {"models", "evaluation", "bench", "selftest", *(f"engine/{name}" for name in TENSOR_FILES)},
+    "argparse": {"settings", "selftest", "bench"},
+}
+"""Top-level module -> the rooms (or room/file) that may import it."""
+
+NAMES_THAT_SAY_NOTHING = {"utils", "helpers", "common", "misc"}
+PRINTERS = {"app", "selftest", "__main__"}
+
+QUIET_CALLS = {
+    "Annotated",
+    "BeforeValidator",
+    "ConfigDict",
+    "Field",
+    "MappingProxyType",
+    "Path",
+    "PlainValidator",
+    "PurePath",
+    "TypeVar",
+    "ParamSpec",
+    "contextvars.ContextVar",
+    "dataclass",
+    "dataclasses.dataclass",
+    "dataclasses.field",
+    "dict",
+    "field",
+    "field_validator",
+    "float",
+    "frozenset",
+    "len",
+    "logging.getLogger",
+    "math.log",
+    "model_validator",
+    "namedtuple",
+    "object",
+    "range",
+    "re.compile",
+    "set",
+    "timedelta",
+    "torch.inference_mode",
+    "torch.no_grad",
+    "tuple",
+}
+"""What may be called while a module is imported: it makes a constant and touches nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """One source file: where it stands and what it says."""
+
+    path: PurePosixPath
+    """Relative to the repository: myserve_ui/engine/scheduler.py or app.py."""
+    source: str
+
+    @property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.source)
+
+    @property
+    def room(self) -> str:
+        """The folder under the package, or the file's own name if it stands beside the folders."""
+        parts = self.path.with_suffix("").parts
+        return parts[1] if parts[0] == PACKAGE and len(parts) > 1 else parts[0]
+
+    @property
+    def place(self) -> str:
+        """room/file, to say more exactly where it stands."""
+        return f"{self.room}/{self.path.stem}"
+
+
+def imports(module: Module) -> Iterator[str]:
+    """Every imported module by its full dotted name, those inside functions and under TYPE_CHECKING too."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = _absolute(module, node)
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def _absolute(module: Module, node: ast.ImportFrom) -> str:
+    folder = module.path.parts[: len(module.path.parts) - node.level] if node.level else ()
+    return ".".join([*folder, *([node.module] if node.module else [])])
+
+
+def follows_the_arrows(module: Module) -> Iterator[str]:
+    """Imports go down: only to the rooms that ARROWS allows."""
+    if module.room not in ARROWS and module.room != "__init__":
+        yield f"{module.room} is no room of the house; give it a line in ARROWS"
+    for name in imports(module):
+        parts = name.split(".")
+        if parts[0] != PACKAGE or len(parts) < 2 or parts[1].startswith("__"):
+            continue
+        if parts[1] not in ARROWS.get(module.room, set()):
+            yield f"{module.room} must not import {name}"
+
+
+def keeps_libraries_at_home(module: Module) -> Iterator[str]:
+    """A library of HOMES is imported by its own rooms alone."""
+    for name in imports(module):
+        homes = HOMES.get(name.split(".")[0])
+        if homes is not None and not homes & {module.room, module.place}:
+            yield f"{module.place} must not import {name}; only {', '.join(sorted(homes))} may"
+
+
+def reads_the_environment_in_settings_only(module: Module) -> Iterator[str]:
+    """os.environ and its kin are touched in settings.py alone."""
+    names = {"environ", "environb", "getenv", "putenv", "unsetenv"}
+    if module.room == "settings":
+        return
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Attribute) and node.attr in names and ast.unparse(node.value) == "os":
+            yield f"line {node.lineno}: os.{node.attr}; settings are handed down as values"
+    yield from (
+        f"{name}; settings are handed down as values" for name in imports(module) if name in {f"os.{n}" for n in names}
+    )
+
+
+def has_a_telling_name(module: Module) -> Iterator[str]:
+    """No drawer for odds and ends."""
+    if module.path.stem in NAMES_THAT_SAY_NOTHING:
+        yield f"{module.path.name} says nothing; name the file after what it does"
+
+
+def has_a_docstring(module: Module) -> Iterator[str]:
+    """A module opens with its promise."""
+    if not ast.get_docstring(module.tree):
+        yield "no docstring"
+
+
+def stays_small(module: Module) -> Iterator[str]:
+    """Files and functions keep to their sizes."""
+    if (lines := len(module.source.splitlines())) > MAX_FILE_LINES:
+        yield f"{lines} lines; at most {MAX_FILE_LINES}"
+    for function in _functions(module):
+        lines = (function.end_lineno or function.lineno) - function.lineno + 1
+        if lines > MAX_FUNCTION_LINES:
+            yield f"{function.name} has {lines} lines; at most {MAX_FUNCTION_LINES}"
+
+
+def takes_few_parameters(module: Module) -> Iterator[str]:
+    """At most five, not counting self and cls.
+
+    Free of it are handlers in ui/, whose parameters are the values of components, and engine/attention, whose
+    signatures transformers dictates.
+    """
+    if module.room == "ui" or module.place == "engine/attention":
+        return
+    for function in _functions(module):
+        arguments = function.args
+        names = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+        count = len([name for name in names if name not in ("self", "cls")])
+        if count > MAX_PARAMETERS:
+            yield f"{function.name} takes {count} parameters; at most {MAX_PARAMETERS}"
+
+
+def prints_nothing(module: Module) -> Iterator[str]:
+    """Programs print; rooms log."""
+    if module.path.stem in PRINTERS:
+        return
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "print":
+            yield f"line {node.lineno}: print"
+
+
+def does_no_work_at_import(module: Module) -> Iterator[str]:
+    """While a module is imported it only defines things, and makes constants by QUIET_CALLS or functions made of those."""
+    own = {f.name for f in _functions(module) if {ast.unparse(c.func) for c in _calls(f.body)} <= QUIET_CALLS}
+    for statement in module.tree.body:
+        if not _is_main_guard(statement):
+            yield from _work(statement, QUIET_CALLS | own)
+
+
+def _work(statement: ast.stmt, quiet: set[str]) -> Iterator[str]:
+    if isinstance(statement, ast.For | ast.While | ast.With | ast.Try | ast.Delete | ast.Assert | ast.Raise):
+        yield f"line {statement.lineno}: {type(statement).__name__.lower()} at import"
+    elif isinstance(statement, ast.ClassDef | ast.If):
+        for inner in (*statement.body, *getattr(statement, "orelse", [])):
+            yield from _work(inner, quiet)
+    for call in _calls(_parts_that_run(statement)):
+        if (name := ast.unparse(call.func)) not in quiet:
+            yield f"line {call.lineno}: {name}() is called at import"
+
+
+def _parts_that_run(statement: ast.stmt) -> Sequence[ast.AST]:
+    """Of a function only decorators and defaults run when it is defined, of a class its head."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+        return [*statement.decorator_list, *statement.args.defaults, *filter(None, statement.args.kw_defaults)]
+    if isinstance(statement, ast.ClassDef):
+        return [*statement.decorator_list, *statement.bases, *statement.keywords]
+    return [statement.test] if isinstance(statement, ast.If) else [statement]
+
+
+def _calls(parts: Iterable[ast.AST]) -> Iterator[ast.Call]:
+    """Calls in `parts`, but for those that a lambda only puts off."""
+    for part in parts:
+        if isinstance(part, ast.Call):
+            yield part
+        if not isinstance(part, ast.Lambda):
+            yield from _calls(ast.iter_child_nodes(part))
+
+
+def _is_main_guard(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.If) and ast.unparse(statement.test) == "__name__ == '__main__'"
+
+
+def _functions(module: Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return (node for node in ast.walk(module.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
+    follows_the_arrows,
+    keeps_libraries_at_home,
+    reads_the_environment_in_settings_only,
+    has_a_telling_name,
+    has_a_docstring,
+    stays_small,
+    takes_few_parameters,
+    prints_nothing,
+    does_no_work_at_import,
+)
