@@ -151,10 +151,10 @@ def _wire_load(
     def restore(stored: Any, request: gr.Request) -> dict[Any, Any]:
         chat, used, saved = from_store(stored)
         default = service.model("")
+        kept = {parts.chat: chat, parts.meter: context_meter(used, default.context_length)} if chat else {}
         return {
-            parts.chat: chat,
-            parts.meter: context_meter(used, default.context_length),
             scripts: examples_markdown(url=str(request.request.base_url), model=default.id, needs_key=needs_key),
+            **kept,
             **parts.controls.restore(saved),
         }
 

@@ -207,11 +207,11 @@ def test_a_failing_step_ends_in_a_sentence_below_the_part(visit: OpenPage, servi
 
 
 def test_an_unexpected_failure_is_a_sentence_too_and_tells_no_secret(visit: OpenPage, service: ScriptedService) -> None:
-    service.refusal = RuntimeError("secret path")  # type: ignore[assignment]
+    service.refusal = RuntimeError("/hidden/path")  # type: ignore[assignment]
     page = visit().page
     send(page, "x")
     expect(page.locator("#chat .thought-group")).to_contain_text("Something went wrong in the server")
-    assert "secret" not in page.content()
+    assert "hidden/path" not in page.content()
     assert page.input_value("#box textarea") == "x"
 
 
@@ -289,13 +289,15 @@ def test_a_preset_moves_the_sliders_and_a_moved_slider_makes_it_custom(
     visit: OpenPage, service: ScriptedService
 ) -> None:
     page = visit().page
+    page.get_by_role("button", name="Sampling").click()
+    temperature = page.get_by_label("number input for Temperature")
     page.click("#preset input")
     page.get_by_role("option", name="Greedy").click()
+    expect(temperature).to_have_value("0")
     send(page, "x")
     finished(page)
     assert service.requests[0].params.temperature == 0
-    page.get_by_role("button", name="Sampling").click()
-    page.get_by_label("number input for Temperature").fill("0.4")
+    temperature.fill("0.4")
     expect(page.locator("#preset input")).to_have_value("Custom")
 
 
