@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import subprocess
 import sys
@@ -63,7 +64,7 @@ def test_gradio_client_gets_the_same_answer(app):
     texts = list(job)
     client.close()
     assert "Paris" in texts[-1]
-    assert all(later.startswith(earlier) for earlier, later in zip(texts, texts[1:], strict=False))
+    assert all(later.startswith(earlier) for earlier, later in itertools.pairwise(texts))
 
 
 def test_the_plain_routes_answer(app):
