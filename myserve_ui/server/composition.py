@@ -32,7 +32,7 @@ UNUSED_BROWSER_PATHS = (
     "/gradio_api/deep_link",
     "/monitoring",
 )
-"""Routes that Gradio brings and the page does not use: fetching from other sites, running code, calls past the queue."""
+"""Gradio's routes that the page does not use: they fetch from other sites, run code, or pass the queue by."""
 
 
 def create_app(settings: Settings) -> FastAPI:
