@@ -77,6 +77,7 @@ QUIET_CALLS = {
     "Field",
     "MappingProxyType",
     "Path",
+    "Path(__file__).resolve",
     "PlainValidator",
     "PlainValidator",
     "PurePath",
@@ -228,7 +229,7 @@ def prints_nothing(module: Module) -> Iterator[str]:
 
 
 def does_no_work_at_import(module: Module) -> Iterator[str]:
-    """While a module is imported it only defines things, and makes constants by QUIET_CALLS or functions made of those."""
+    """While a module is imported it defines, and makes constants by QUIET_CALLS or functions made of those."""
     own = {f.name for f in _functions(module) if {ast.unparse(c.func) for c in _calls(f.body)} <= QUIET_CALLS}
     for statement in module.tree.body:
         if not _is_main_guard(statement):

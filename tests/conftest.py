@@ -1,6 +1,12 @@
 """Typed factories that every test may ask for. Nothing here downloads, and nothing needs the network."""
 
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
+
+from myserve_ui.settings import prepare_environment
+
+prepare_environment()
+os.environ["HF_HUB_OFFLINE"] = "1"
 
 import pytest
 import torch

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import gradio as gr
-from fastapi import FastAPI
 
 from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.settings import Settings
@@ -20,6 +19,9 @@ from myserve_ui.ui.formatting import context_meter, header_badges, model_choices
 from myserve_ui.ui.model_panel import ModelPanel
 from myserve_ui.ui.saved_chat import from_store
 from myserve_ui.ui.theme import make_theme
+
+App = TypeVar("App")
+"""The parent application; only gradio looks inside."""
 
 TITLE = "myserve-ui"
 STORE_KEY = "myserve-chat"
@@ -44,10 +46,10 @@ EXAMPLES = (
 )
 
 
-def mount_ui(app: FastAPI, service: ChatService, settings: Settings) -> FastAPI:
+def mount_ui(app: App, service: ChatService, settings: Settings) -> App:
     """Mount the page at "/", which takes every path that `app` does not serve yet: call it last."""
     blocks = build_blocks(service, settings)
-    return gr.mount_gradio_app(
+    gr.mount_gradio_app(
         app,
         blocks,
         path="/",
@@ -65,6 +67,7 @@ def mount_ui(app: FastAPI, service: ChatService, settings: Settings) -> FastAPI:
         css_paths=[STYLE],
         head=page_head(),
     )
+    return app
 
 
 def build_blocks(service: ChatService, settings: Settings) -> gr.Blocks:
@@ -122,7 +125,8 @@ def _draw_chat(controls: Any, store: gr.BrowserState) -> ChatParts:
         editable="user",
         latex_delimiters=LATEX,
         examples=[{"text": text, "display_text": text} for _, text in EXAMPLES],
-        placeholder="<h2>What shall we talk about?</h2><p>The model runs on the machine that serves this page; nothing goes further.</p>",
+        placeholder="<h2>What shall we talk about?</h2>"
+        "<p>The model runs on the machine that serves this page; nothing goes further.</p>",
     )
     box = gr.Textbox(
         elem_id="box",
@@ -147,10 +151,10 @@ def _wire_load(
     def restore(stored: Any, request: gr.Request) -> dict[Any, Any]:
         chat, used, saved = from_store(stored)
         default = service.model("")
+        kept = {parts.chat: chat, parts.meter: context_meter(used, default.context_length)} if chat else {}
         return {
-            parts.chat: chat,
-            parts.meter: context_meter(used, default.context_length),
             scripts: examples_markdown(url=str(request.request.base_url), model=default.id, needs_key=needs_key),
+            **kept,
             **parts.controls.restore(saved),
         }
 
@@ -163,7 +167,8 @@ def _login(settings: Settings) -> Callable[[str, str], bool] | None:
     keys = [key.get_secret_value().encode() for key in settings.api_key]
     if not keys:
         return None
-    return lambda _, password: any([secrets.compare_digest(password.encode(), key) for key in keys])
+    # A list, so that every key is compared and the time tells nothing.
+    return lambda _, password: any([secrets.compare_digest(password.encode(), key) for key in keys])  # noqa: C419
 
 
 def _poll_less(blocks: gr.Blocks) -> None:

@@ -1,3 +1,4 @@
+import itertools
 import subprocess
 import sys
 import time
@@ -27,7 +28,7 @@ def test_the_named_endpoints_are_these_with_defaults_and_a_description(echo_clie
 def test_chat_streams_the_answer_so_far_and_predict_gives_the_whole(echo_client: Client) -> None:
     job = echo_client.submit(message="Hello there", max_tokens=40, temperature=0, api_name="/chat")
     texts = list(job)
-    assert all(later.startswith(earlier) for earlier, later in zip(texts, texts[1:], strict=False))
+    assert all(later.startswith(earlier) for earlier, later in itertools.pairwise(texts))
     whole = echo_client.predict(message="Hello there", max_tokens=40, temperature=0, api_name="/chat")
     assert whole == texts[-1] != ""
 
