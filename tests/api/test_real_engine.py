@@ -51,7 +51,7 @@ def engine(service: ChatService) -> EngineStatus:
 async def until(condition: Callable[[], object]) -> None:
     """Wait for `condition`; fails after PATIENCE seconds."""
     async with asyncio.timeout(PATIENCE):
-        while not condition():  # noqa: ASYNC110 - the engine tells nobody when its books change
+        while not condition():
             await asyncio.sleep(0.005)
 
 
