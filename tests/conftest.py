@@ -25,6 +25,11 @@ from myserve_ui.serving.request_stream import StreamLimits
 MakeService = Callable[..., Awaitable[ChatService]]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Browser tests come last: once playwright runs its event loop in this thread, asyncio tests cannot run theirs."""
+    items.sort(key=lambda item: item.get_closest_marker("browser") is not None)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def few_threads() -> None:
     """Tiny products are quicker on one thread, and tests must not fight each other."""
