@@ -1,3 +1,4 @@
+import itertools
 import subprocess
 import sys
 import time
@@ -27,7 +28,7 @@ def test_the_named_endpoints_are_these_with_defaults_and_a_description(echo_clie
 def test_chat_streams_the_answer_so_far_and_predict_gives_the_whole(echo_client: Client) -> None:
     job = echo_client.submit(message="Hello there", max_tokens=40, temperature=0, api_name="/chat")
     texts = list(job)
-    assert all(later.startswith(earlier) for earlier, later in zip(texts, texts[1:], strict=False))
+    assert all(later.startswith(earlier) for earlier, later in itertools.pairwise(texts))
     whole = echo_client.predict(message="Hello there", max_tokens=40, temperature=0, api_name="/chat")
     assert whole == texts[-1] != ""
 
@@ -110,7 +111,8 @@ def test_models_and_status_are_plain_data(echo_client: Client) -> None:
     assert [model["id"] for model in models] == ["echo", "llama"]
     assert models[0]["state"] == "ready"
     status = echo_client.predict(api_name="/status")
-    assert status["ready"] is True and status["default_model"] == "echo"
+    assert status["ready"] is True
+    assert status["default_model"] == "echo"
 
 
 def test_a_second_model_is_loaded_when_it_is_asked_for(echo_client: Client) -> None:
