@@ -8,18 +8,19 @@ SHELL := bash
 PYTHON ?= python3
 PY := .venv/bin/python
 CHROMIUM := /usr/bin/chromium
-export MODEL ARGS
+export MODEL
+OPTIONS = $${MODEL:+--model "$$MODEL"} $(ARGS)
 
 # pip's own words are many; this leaves a line for each thing that takes time.
 PIP := $(PY) -m pip install --no-input --disable-pip-version-check --progress-bar off
 BRIEFLY := awk '/^ *Downloading.* [MG]B\)/ { print "  " $$2, $$3, $$4 } /^Installing/ { print "  unpacking", NF - 3, "packages" } { fflush() }'
 
-.PHONY: help run test test-all check lint format pins clean
+.PHONY: help run test test-all selftest check lint format pins clean
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
 
 run: .venv/run.stamp ## start the app; MODEL=name picks another model, ARGS="--port 8000" passes options on
-	@exec $(PY) app.py $${MODEL:+--model "$$MODEL"} $(ARGS)
+	@exec $(PY) app.py $(OPTIONS)
 
 test: .venv/dev.stamp ## every test that needs no GPU and takes no minutes
 	@if [ -x $(CHROMIUM) ]; then exec $(PY) -m pytest -m "not gpu and not slow"; fi
@@ -29,6 +30,9 @@ test: .venv/dev.stamp ## every test that needs no GPU and takes no minutes
 
 test-all: .venv/dev.stamp ## the slow tests too
 	@exec $(PY) -m pytest -m "not gpu"
+
+selftest: .venv/run.stamp ## does the engine say what plain generate says? MODEL= and ARGS= as above
+	@exec $(PY) -m myserve_ui.selftest $(OPTIONS)
 
 check: .venv/dev.stamp ## lint, format and types; changes no file
 	@set -x

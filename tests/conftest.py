@@ -1,6 +1,12 @@
 """Typed factories that every test may ask for. Nothing here downloads, and nothing needs the network."""
 
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
+
+from myserve_ui.settings import prepare_environment
+
+prepare_environment()
+os.environ["HF_HUB_OFFLINE"] = "1"
 
 import pytest
 import torch
@@ -17,6 +23,11 @@ from myserve_ui.serving.engine_pool import EnginePool
 from myserve_ui.serving.request_stream import StreamLimits
 
 MakeService = Callable[..., Awaitable[ChatService]]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Browser tests come last: once playwright runs its event loop in this thread, asyncio tests cannot run theirs."""
+    items.sort(key=lambda item: item.get_closest_marker("browser") is not None)
 
 
 @pytest.fixture(scope="session", autouse=True)

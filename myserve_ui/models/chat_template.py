@@ -31,5 +31,5 @@ def _read_file(setting: str) -> str:
         return Path(setting).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         raise ModelLoadError(
-            "MYSERVE_CHAT_TEMPLATE names no readable file and is no Jinja template: give a path, or the template itself."
+            "MYSERVE_CHAT_TEMPLATE is no readable file and no Jinja template: give a path, or the template itself."
         ) from None

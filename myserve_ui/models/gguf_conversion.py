@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GgufConfig, PreTrainedModel
 
+from myserve_ui.errors import ModelLoadError
 from myserve_ui.models.manifest import fingerprint, is_whole, write_manifest
 from myserve_ui.models.progress import OnProgress
 from myserve_ui.models.quiet import quiet_libraries
@@ -23,6 +24,9 @@ logger = logging.getLogger(__name__)
 STAGE = "converting the GGUF file, once"
 CHECKING = "checking the converted weights"
 UNFINISHED = ".unfinished-"
+UNREADABLE = (ValueError, KeyError, IndexError, TypeError, NotImplementedError, EOFError)
+"""What transformers and gguf raise for a file that they do not understand."""
+
 ABANDONED_AFTER_SECONDS = 3600.0
 
 
@@ -52,9 +56,14 @@ def _convert(gguf: Path, folder: Path, on_progress: OnProgress) -> None:
     """Write tokenizer, configuration and weights. The fractions are the parts' usual shares of the time."""
     with quiet_libraries(), _no_garbage_collection():
         on_progress(STAGE, 0.0)
-        tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
-        on_progress(STAGE, 0.2)
-        model = _read_weights(gguf)
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
+            on_progress(STAGE, 0.2)
+            model = _read_weights(gguf)
+        except UNREADABLE as error:
+            raise ModelLoadError(
+                f"{gguf.name} cannot be read: it is damaged, or of an architecture that transformers does not convert."
+            ) from error
         on_progress(STAGE, 0.85)
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
@@ -62,13 +71,17 @@ def _convert(gguf: Path, folder: Path, on_progress: OnProgress) -> None:
 
 def _read_weights(gguf: Path) -> PreTrainedModel:
     config = AutoConfig.from_pretrained(gguf.parent, gguf_file=gguf.name)
-    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+    model, report = AutoModelForCausalLM.from_pretrained(
         gguf.parent,
         gguf_file=gguf.name,
         config=config,
         quantization_config=GgufConfig(dequantize=True),
         dtype=torch.float16,
+        output_loading_info=True,
     )
+    if report["missing_keys"]:
+        raise ModelLoadError(f"{gguf.name} is incomplete ({len(report['missing_keys'])} tensors are missing).")
+    assert isinstance(model, PreTrainedModel)
     for owner, name in ((model, "hf_quantizer"), (model.config, "quantization_config")):
         if hasattr(owner, name):
             delattr(owner, name)  # else save_pretrained would save it as a GGUF that it no longer is

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from huggingface_hub import HfApi, snapshot_download
-from huggingface_hub.errors import (
+from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError is there, but not declared for export
     GatedRepoError,
     HfHubHTTPError,
     HFValidationError,
@@ -42,12 +42,13 @@ class Hub:
 def fetch_from_hub(repo: str, hub: Hub, *, with_code: bool, on_progress: OnProgress) -> Path:
     """The local folder with `repo`'s files, downloaded if they are not there. Raises ModelLoadError."""
     on_progress(STAGE, None)
+    patterns = FILES + CODE if with_code else FILES
     try:
         info = HfApi(endpoint=hub.endpoint, token=hub.token).model_info(repo, timeout=ANSWER_WITHIN_SECONDS)
         names = [sibling.rfilename for sibling in info.siblings or ()]
         if names and not any(name.endswith(".safetensors") for name in names):
             raise ModelLoadError(f"{repo} has no safetensors weights: choose a model that has, or convert it.")
-        return _download(repo, hub, FILES + CODE if with_code else FILES, on_progress)
+        return _download(repo, hub, patterns, on_progress)
     except GatedRepoError as error:
         raise ModelLoadError(
             f"{repo} is gated: accept its terms on huggingface.co and set HF_TOKEN to a token of that account."
@@ -57,8 +58,8 @@ def fetch_from_hub(repo: str, hub: Hub, *, with_code: bool, on_progress: OnProgr
             f"The hub has no model {repo!r} that may be read: check the name, or set HF_TOKEN if it is private; "
             "for a local folder write its path, such as ./my-model."
         ) from error
-    except (OfflineModeIsEnabled, HTTPError, LocalEntryNotFoundError, TimeoutError, ConnectionError) as error:
-        return _find_in_cache(repo, hub, error)
+    except (OfflineModeIsEnabled, LocalEntryNotFoundError, TimeoutError, ConnectionError, HTTPError) as error:
+        return _find_in_cache(repo, hub, patterns, error)
 
 
 def _download(repo: str, hub: Hub, patterns: tuple[str, ...], on_progress: OnProgress) -> Path:
@@ -75,10 +76,17 @@ def _download(repo: str, hub: Hub, patterns: tuple[str, ...], on_progress: OnPro
     return Path(folder)
 
 
-def _find_in_cache(repo: str, hub: Hub, error: Exception) -> Path:
-    """The copy of an earlier download: a hub that is out of reach is no reason not to serve it."""
+def _find_in_cache(repo: str, hub: Hub, patterns: tuple[str, ...], error: Exception) -> Path:
+    """The whole copy of an earlier download: a hub that is out of reach is no reason not to serve it."""
     try:
-        return Path(snapshot_download(repo, cache_dir=hub.cache, local_files_only=True))
+        folder = snapshot_download(
+            repo,
+            cache_dir=hub.cache,
+            local_files_only=True,
+            allow_patterns=list(patterns),
+            ignore_patterns=list(NOT_FILES),
+        )
+        return Path(folder)
     except LocalEntryNotFoundError:
         status = error.response.status_code if isinstance(error, HfHubHTTPError) else None
         answer = f"the hub answered {status}" if status else "the model hub cannot be reached"
@@ -91,7 +99,7 @@ def _find_in_cache(repo: str, hub: Hub, error: Exception) -> Path:
 def _reporting_bar(on_progress: OnProgress) -> type[tqdm[Any]]:
     """A progress bar that draws nothing and reports the share of bytes done."""
 
-    class ReportingBar(tqdm):  # type: ignore[type-arg]
+    class ReportingBar(tqdm):
         def __init__(self, *arguments: Any, **options: Any) -> None:
             options.pop("name", None)
             self._counts_bytes = options.get("unit") == "B"

@@ -39,11 +39,11 @@ def _explain(name: str, error: Exception) -> str:
         return f"The weights of {name} are damaged or incomplete: download or copy them again."
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "There is no space left for the model's files: free some, or set MYSERVE_CACHE to another folder."
-    if isinstance(error, PermissionError):
+    if isinstance(error, PermissionError | NotADirectoryError | FileExistsError):
         return "The model's files may not be read or written here: set MYSERVE_CACHE to a folder of your own."
     if isinstance(error, ImportError):
         return f"{name} needs a package that is not installed ({error.name or 'see the log'}): install it first."
-    return f"{name} could not be loaded ({type(error).__name__}): the log has the details; try another model."
+    return f"{name} could not be loaded; the log has the details. Try another model or the default one."
 
 
 def _is_out_of_memory(error: Exception) -> bool:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib.util
 import logging
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
+from typing import Any
 
 import torch
 from transformers import BitsAndBytesConfig
@@ -50,7 +52,8 @@ def import_bitsandbytes() -> ModuleType:
     On a CPU with AVX512-BF16 its import asks the package `kernels` for a kernel from the model hub, and warns where it
     gets none; without that package nothing is asked for and its own kernels serve.
     """
-    with _kernels_hidden(), _warnings_hidden("bitsandbytes.backends.cpu.ops"):
+    with _kernels_hidden(), _log_hidden("bitsandbytes.backends.cpu.ops"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # torch's words about itself, at bitsandbytes' import
         import bitsandbytes
 
     return bitsandbytes
@@ -72,7 +75,7 @@ def settle_4bit_layers(module: torch.nn.Module) -> int:
     return len(layers)
 
 
-def _may_repack(layer: torch.nn.Module) -> bool:
+def _may_repack(layer: Any) -> bool:
     state = layer.weight.quant_state
     rows, columns = state.shape
     fits = rows % FUSED_ROWS == 0 and columns % state.blocksize == 0
@@ -80,7 +83,7 @@ def _may_repack(layer: torch.nn.Module) -> bool:
 
 
 @torch.inference_mode()
-def _repack(layer: torch.nn.Module) -> None:
+def _repack(layer: Any) -> None:
     """The layer does it itself, at a forward in eval mode."""
     columns = layer.weight.quant_state.shape[1]
     layer.eval()(torch.zeros(1, columns, dtype=layer.compute_dtype))
@@ -104,7 +107,7 @@ def _kernels_hidden() -> Iterator[None]:
 
 
 @contextmanager
-def _warnings_hidden(name: str) -> Iterator[None]:
+def _log_hidden(name: str) -> Iterator[None]:
     log = logging.getLogger(name)
     level = log.level
     log.setLevel(logging.ERROR)

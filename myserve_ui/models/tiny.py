@@ -89,10 +89,12 @@ def build_tiny_model(family: str, *, seed: int = 0, dtype: torch.dtype = torch.f
     with torch.random.fork_rng(devices=[]):
         model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     _scale_weights(model, torch.Generator().manual_seed(seed))
+    for parameter in model.parameters():  # not the buffers: rotary frequencies stay in fp32, as in a loaded model
+        parameter.data = parameter.data.to(dtype)
     model.generation_config = GenerationConfig(
         bos_token_id=BOS_TOKEN_ID, eos_token_id=EOS_TOKEN_ID, pad_token_id=EOS_TOKEN_ID
     )
-    return model.to(dtype).eval().requires_grad_(False)
+    return model.eval().requires_grad_(False)
 
 
 def build_tiny_loaded_model(family: str, *, seed: int = 0, dtype: torch.dtype = torch.float32) -> LoadedModel:

@@ -1,4 +1,4 @@
-"""The classic rival: collect requests for a moment, run `generate` over all of them, answer when the longest is done."""
+"""The classic rival: collect requests for a moment, run `generate` over all, answer when the longest is done."""
 
 from __future__ import annotations
 

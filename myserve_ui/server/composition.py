@@ -23,14 +23,16 @@ UNUSED_BROWSER_PATHS = (
     "/gradio_api/proxy=",
     "/gradio_api/file=http",
     "/gradio_api/file/http",
-    "/gradio_api/run-history",
+    "/gradio_api/run",
+    "/gradio_api/stream/",
+    "/gradio_api/custom_component/",
     "/gradio_api/vibe-",
     "/gradio_api/undo-vibe-",
     "/gradio_api/dev/",
     "/gradio_api/deep_link",
     "/monitoring",
 )
-"""Routes that Gradio brings and the page does not use: fetching from other sites, running code, telling statistics."""
+"""Gradio's routes that the page does not use: they fetch from other sites, run code, or pass the queue by."""
 
 
 def create_app(settings: Settings) -> FastAPI:

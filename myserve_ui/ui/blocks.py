@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import gradio as gr
-from fastapi import FastAPI
 
 from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.settings import Settings
@@ -20,6 +19,9 @@ from myserve_ui.ui.formatting import header_badges, model_choices
 from myserve_ui.ui.model_panel import ModelPanel
 from myserve_ui.ui.opening import Opening
 from myserve_ui.ui.theme import make_theme
+
+App = TypeVar("App")
+"""The parent application; only gradio looks inside."""
 
 TITLE = "myserve-ui"
 STORE_KEY = "myserve-chat"
@@ -48,10 +50,10 @@ EXAMPLES = (
 )
 
 
-def mount_ui(app: FastAPI, service: ChatService, settings: Settings) -> FastAPI:
+def mount_ui(app: App, service: ChatService, settings: Settings) -> App:
     """Mount the page at "/", which takes every path that `app` does not serve yet: call it last."""
     blocks = build_blocks(service, settings)
-    return gr.mount_gradio_app(
+    gr.mount_gradio_app(
         app,
         blocks,
         path="/",
@@ -69,6 +71,7 @@ def mount_ui(app: FastAPI, service: ChatService, settings: Settings) -> FastAPI:
         css_paths=[STYLE],
         head=page_head(),
     )
+    return app
 
 
 def build_blocks(service: ChatService, settings: Settings) -> gr.Blocks:

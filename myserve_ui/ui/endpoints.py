@@ -106,9 +106,10 @@ def _turn(name: str, turn: Any) -> Message:
     content = turn["content"]
     parts = content if isinstance(content, list) else [content]
     texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
-    if not all(isinstance(text, str) for text in texts):
+    words = [text for text in texts if isinstance(text, str)]
+    if len(words) < len(texts):
         raise InvalidRequestError(f"{name}.content must be text, or a list of text parts.", param=name)
-    return Message(turn["role"], "".join(texts))
+    return Message(turn["role"], "".join(words))
 
 
 def _is_note(turn: Any) -> bool:

@@ -49,7 +49,7 @@ class Visitor:
 async def until(condition: Callable[[], object]) -> None:
     """Wait for `condition`; fails after PATIENCE seconds."""
     async with asyncio.timeout(PATIENCE):
-        while not condition():  # noqa: ASYNC110 - a scripted service has no event to wait for
+        while not condition():
             await asyncio.sleep(0.001)
 
 

@@ -36,7 +36,7 @@ async def answer(service, request):
 
 async def until(condition, seconds=5.0):
     async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 - what is waited for happens on another thread
+        while not condition():
             await asyncio.sleep(0.005)
 
 

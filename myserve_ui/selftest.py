@@ -1,0 +1,82 @@
+"""Is this installation right? The engine's greedy answers against transformers' own `generate`, on the default model.
+
+`python -m myserve_ui.selftest` prints a line for each question and ends with exit code 0 if all are equal.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from myserve_ui.core.engine_request import EngineRequest
+from myserve_ui.core.requests import Message
+from myserve_ui.core.sampling_params import SamplingParams
+from myserve_ui.errors import MyServeError
+from myserve_ui.models.baseline import generate_plainly
+from myserve_ui.models.catalog import build_catalog
+from myserve_ui.models.loaded_model import LoadedModel
+from myserve_ui.models.loader import LoadOptions, load_model
+from myserve_ui.serving.engine_builder import EngineLimits, build_engine
+from myserve_ui.settings import Settings, prepare_environment, read_settings
+
+QUESTIONS = ("What is the capital of France?", "Name three fruits.", "Write a haiku about the sea.", "Count to ten.")
+MAX_TOKENS = 24
+
+
+def main(arguments: list[str]) -> int:
+    """Run the self-test with the app's own settings; 0 if every answer is equal, 1 if not."""
+    prepare_environment()
+    try:
+        settings = read_settings(arguments)
+        expected = _answers_of_generate(_load(settings))
+        actual = _answers_of_engine(_load(settings))
+    except MyServeError as error:
+        print(error.message, file=sys.stderr)
+        return 1
+    equal = [actual[question] == expected[question] for question in QUESTIONS]
+    for question, same in zip(QUESTIONS, equal, strict=True):
+        print(f"{'equal' if same else 'DIFFERENT'}: {question}")
+    return 0 if all(equal) else 1
+
+
+def _load(settings: Settings) -> LoadedModel:
+    catalog = build_catalog(model=settings.model, precision=settings.precision, device=settings.device)
+    options = LoadOptions(cache=settings.cache, dtype=settings.dtype, device=settings.device)
+    return load_model(catalog.default, options=options, on_progress=_print_progress)
+
+
+def _prompt(loaded: LoadedModel, question: str) -> list[int]:
+    if loaded.tokenizer.has_chat_template:
+        return loaded.tokenizer.render_chat([Message("user", question)])
+    return loaded.tokenizer.encode(question)
+
+
+def _answers_of_generate(loaded: LoadedModel) -> dict[str, list[int]]:
+    generate: Callable[..., list[int]] = generate_plainly
+    return {
+        question: generate(
+            loaded.module, _prompt(loaded, question), max_tokens=MAX_TOKENS, end_token_ids=loaded.eos_token_ids
+        )
+        for question in QUESTIONS
+    }
+
+
+def _answers_of_engine(loaded: LoadedModel) -> dict[str, list[int]]:
+    """All questions at once, as a busy server would have them."""
+    engine = build_engine(loaded, EngineLimits(max_num_seqs=len(QUESTIONS), debug=True))
+    params = SamplingParams(temperature=0.0, top_p=1.0, top_k=0, min_p=0.0, max_tokens=MAX_TOKENS)
+    for question in QUESTIONS:
+        engine.add(EngineRequest(question, tuple(_prompt(loaded, question)), params, arrival=0.0))
+    answers: dict[str, list[int]] = {question: [] for question in QUESTIONS}
+    while engine.has_work:
+        for output in engine.step():
+            answers[output.request_id] += output.token_ids
+    return answers
+
+
+def _print_progress(stage: str, fraction: float | None) -> None:
+    print(stage if fraction is None else f"{stage}: {fraction:.0%}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,79 @@
+"""The default model through the engine says what transformers' generate says, token for token, in float32."""
+
+from __future__ import annotations
+
+import pytest
+
+from myserve_ui.core.engine_request import EngineRequest
+from myserve_ui.core.requests import Message
+from myserve_ui.core.sampling_params import SamplingParams
+from myserve_ui.models.baseline import generate_plainly
+from myserve_ui.models.catalog import build_catalog
+from myserve_ui.models.loader import LoadOptions, load_model
+from myserve_ui.serving.engine_builder import EngineLimits, build_engine
+from myserve_ui.settings import read_settings
+
+pytestmark = pytest.mark.model
+MAX_TOKENS = 32
+QUESTIONS = (
+    "What is the capital of France?",
+    "Hi",
+    "Explain how a bicycle stays upright, in two sentences.",
+    "Write a Python function that reverses a string.",
+    "🙂🙂🙂🙂 日本 日本",
+    "List the planets. " * 20,
+    "Count from one to ten.",
+    "Translate to Spanish: good morning, my friend.",
+)
+
+
+@pytest.fixture(scope="module")
+def load():
+    """Loads the default model; a module of one's own each time, since the engine changes its attention."""
+    entry = build_catalog(model="SmolLM2-135M-Instruct", precision="full", device="cpu").default
+    options = LoadOptions(cache=read_settings().cache, device="cpu")
+    return lambda: load_model(entry, options=options)
+
+
+@pytest.fixture(scope="module")
+def loaded(load):
+    return load()
+
+
+@pytest.fixture(scope="module")
+def prompts(loaded):
+    return [loaded.tokenizer.render_chat([Message("user", text)]) for text in QUESTIONS]
+
+
+@pytest.fixture(scope="module")
+def expected(load, prompts):
+    plain = load()
+    return [
+        generate_plainly(plain.module, prompt, max_tokens=MAX_TOKENS, end_token_ids=plain.eos_token_ids)
+        for prompt in prompts
+    ]
+
+
+@pytest.fixture(scope="module")
+def engine(loaded):
+    return build_engine(loaded, EngineLimits(max_num_seqs=8, debug=True))
+
+
+def answers(engine, prompts):
+    params = SamplingParams(temperature=0.0, top_p=1.0, top_k=0, min_p=0.0, max_tokens=MAX_TOKENS)
+    ids = {str(index): [] for index in range(len(prompts))}
+    for index, prompt in enumerate(prompts):
+        engine.add(EngineRequest(str(index), tuple(prompt), params, arrival=0.0))
+    while engine.has_work:
+        for output in engine.step():
+            ids[output.request_id] += output.token_ids
+    return list(ids.values())
+
+
+def test_eight_questions_at_once_equal_generate(engine, prompts, expected):
+    assert answers(engine, prompts) == expected
+
+
+def test_each_question_alone_with_its_prefix_cached_equals_generate(engine, prompts, expected):
+    assert [answers(engine, [prompt])[0] for prompt in prompts[:4]] == expected[:4]
+    assert engine.snapshot().prefix_hit_tokens > 0

@@ -1,0 +1,62 @@
+"""The default model survives its conversion: template, end tokens, sizes, and what it knows."""
+
+from __future__ import annotations
+
+import importlib.util
+from functools import cache
+
+import pytest
+
+from myserve_ui.core.requests import Message
+from myserve_ui.models.baseline import generate_plainly
+from myserve_ui.models.catalog import build_catalog
+from myserve_ui.models.default_model import DEFAULT_MODEL_NAME, PACKAGE
+from myserve_ui.models.loaded_model import LoadedModel
+from myserve_ui.models.loader import LoadOptions, load_model
+from myserve_ui.settings import read_settings
+
+pytestmark = [
+    pytest.mark.model,
+    pytest.mark.skipif(importlib.util.find_spec(PACKAGE) is None, reason="requirements-model.txt is not installed"),
+]
+
+START, END = 1, 2
+QUESTION = [Message("user", "What is the capital of France?")]
+
+
+@cache
+def load(key: str) -> LoadedModel:
+    """From the cache folder of the app itself: converted in the first run of all, then only checked."""
+    catalog = build_catalog(model=DEFAULT_MODEL_NAME, precision="full", device="cpu")
+    return load_model(catalog.get(key), options=LoadOptions(cache=read_settings().cache, device="cpu"))
+
+
+def test_its_facts_survive():
+    loaded = load(DEFAULT_MODEL_NAME)
+    assert loaded.eos_token_ids == {END}
+    assert (loaded.context_length, loaded.info.num_parameters) == (8192, 134_515_008)
+    rotary_frequencies = 2 * 32 * 4  # two buffers of half a head
+    assert loaded.info.weight_bytes == 134_515_008 * 4 + rotary_frequencies
+    assert loaded.info.kv_bytes_per_token == 30 * 2 * 3 * 64 * 4
+
+
+def test_its_template_writes_control_tokens_and_a_user_cannot():
+    tokenizer = load(DEFAULT_MODEL_NAME).tokenizer
+    token_ids = tokenizer.render_chat([Message("user", "a<|im_end|>b<repo_name>")])
+    assert (token_ids.count(START), token_ids.count(END), token_ids.count(3)) == (3, 2, 0)
+    assert token_ids[0] == START
+    assert tokenizer.decode(token_ids).endswith("user\na<|im_end|>b<repo_name>\nassistant\n")
+
+
+@pytest.mark.parametrize("key", [DEFAULT_MODEL_NAME, f"{DEFAULT_MODEL_NAME}:nf4"])
+def test_it_knows_the_capital_of_france(key):
+    loaded = load(key)
+    prompt = loaded.tokenizer.render_chat(QUESTION)
+    token_ids = generate_plainly(loaded.module, prompt, max_tokens=8, end_token_ids=loaded.eos_token_ids)
+    assert "Paris" in loaded.tokenizer.decode(token_ids)
+
+
+def test_four_bits_leave_a_third_of_the_bytes_and_every_parameter():
+    full, packed = load(DEFAULT_MODEL_NAME).info, load(f"{DEFAULT_MODEL_NAME}:nf4").info
+    assert packed.num_parameters == full.num_parameters
+    assert 0.30 < packed.weight_bytes / full.weight_bytes < 0.34

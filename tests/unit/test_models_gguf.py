@@ -1,0 +1,183 @@
+"""A GGUF is converted once, atomically; a damaged copy is made again; two at once do not break each other."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import gguf
+import pytest
+import torch
+
+from myserve_ui.errors import ModelLoadError
+from myserve_ui.models.catalog import build_catalog
+from myserve_ui.models.gguf_conversion import UNFINISHED, convert_gguf
+from myserve_ui.models.loader import LoadOptions, load_model
+from myserve_ui.models.manifest import MANIFEST, is_whole
+from myserve_ui.models.tiny import build_tiny_model
+from myserve_ui.models.tiny_checkpoint import CHATML, build_tiny_tokenizer
+
+NAMES = {
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+    "model.embed_tokens": "token_embd",
+    "model.norm": "output_norm",
+    "lm_head": "output",
+    "model.layers": "blk",
+}
+
+
+def write_tiny_gguf(path: Path) -> Path:
+    """A tiny qwen2 as a GGUF file with fp32 weights, ChatML and the tiny tokenizer."""
+    model, tokenizer = build_tiny_model("qwen2"), build_tiny_tokenizer()
+    writer = gguf.GGUFWriter(path, "qwen2")
+    config = model.config
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    writer.add_vocab_size(config.vocab_size)
+    add_tokenizer(writer, tokenizer, config.vocab_size)
+    for name, tensor in model.state_dict().items():
+        for old, new in NAMES.items():
+            name = name.replace(old, new)
+        writer.add_tensor(name, tensor.numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def add_tokenizer(writer: gguf.GGUFWriter, tokenizer, vocab_size: int) -> None:
+    words = {index: word for word, index in tokenizer.get_vocab().items()}
+    special = set(tokenizer.all_special_ids) | {tokenizer.convert_tokens_to_ids("<|im_start|>")}
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list([words.get(index, f"[unused{index}]") for index in range(vocab_size)])
+    kinds = [gguf.TokenType.CONTROL if index in special else gguf.TokenType.NORMAL for index in range(vocab_size)]
+    writer.add_token_types(kinds)
+    writer.add_token_merges([" ".join(pair) for pair in merges_of(tokenizer)])
+    writer.add_eos_token_id(tokenizer.eos_token_id)
+    writer.add_chat_template(CHATML)
+
+
+def merges_of(tokenizer) -> list[tuple[str, str]]:
+    import json
+
+    return [tuple(pair) for pair in json.loads(tokenizer.backend_tokenizer.to_str())["model"]["merges"]]
+
+
+@pytest.fixture(scope="module")
+def tiny_gguf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_gguf(tmp_path_factory.mktemp("gguf") / "tiny.gguf")
+
+
+def convert(gguf_file: Path, cache: Path) -> tuple[Path, list[str]]:
+    """The converted folder, and the stages that were reported."""
+    stages: list[str] = []
+    folder = convert_gguf(gguf_file, cache=cache, on_progress=lambda stage, fraction: stages.append(stage))
+    return folder, stages
+
+
+def test_a_gguf_file_is_served_like_the_model_it_was_made_from(tiny_gguf, tmp_path):
+    catalog = build_catalog(model=str(tiny_gguf), precision="full", device="cpu")
+    loaded = load_model(catalog.default, options=LoadOptions(cache=tmp_path))
+    tokenizer = build_tiny_tokenizer()
+    token_ids = loaded.tokenizer.encode("Hello world and the user")
+    assert token_ids == tokenizer.encode("Hello world and the user")
+    assert loaded.eos_token_ids == {tokenizer.eos_token_id}
+    assert loaded.info.has_chat_template
+    with torch.inference_mode():
+        expected = build_tiny_model("qwen2").half().float()(torch.tensor([token_ids])).logits
+        actual = loaded.module(torch.tensor([token_ids])).logits
+    torch.testing.assert_close(actual, expected, rtol=1e-2, atol=2e-2)
+
+
+def test_the_second_time_the_copy_is_only_checked(tiny_gguf, tmp_path):
+    folder, stages = convert(tiny_gguf, tmp_path)
+    again, second_stages = convert(tiny_gguf, tmp_path)
+    assert again == folder
+    assert len(stages) > len(second_stages) == 1
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+
+
+@pytest.mark.parametrize("damage", ["flip", "truncate", "remove", "no manifest"])
+def test_a_damaged_copy_is_noticed_and_made_again(tiny_gguf, tmp_path, damage):
+    folder, _ = convert(tiny_gguf, tmp_path)
+    weights = folder / "model.safetensors"
+    data = weights.read_bytes()
+    if damage == "flip":
+        weights.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    elif damage == "truncate":
+        weights.write_bytes(data[:-9])
+    else:
+        (weights if damage == "remove" else folder / MANIFEST).unlink()
+    assert not is_whole(folder)
+    convert(tiny_gguf, tmp_path)
+    assert weights.read_bytes() == data
+    assert is_whole(folder)
+
+
+def test_a_conversion_that_fails_leaves_nothing_behind(tiny_gguf, tmp_path, monkeypatch):
+    monkeypatch.setattr("myserve_ui.models.gguf_conversion.write_manifest", lambda folder: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        convert(tiny_gguf, tmp_path)
+    assert list((tmp_path / "models").iterdir()) == []
+
+
+def test_what_a_killed_process_left_is_cleared_once_it_is_old(tiny_gguf, tmp_path):
+    old, young = (tmp_path / "models" / f"{UNFINISHED}{age}" for age in ("old", "young"))
+    for folder in (old, young):
+        folder.mkdir(parents=True)
+    os.utime(old, (time.time() - 10_000,) * 2)
+    convert(tiny_gguf, tmp_path)
+    assert (old.exists(), young.exists()) == (False, True)
+
+
+def test_two_processes_at_once_both_get_the_whole_copy(tiny_gguf, tmp_path):
+    script = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r})\n"
+        "from pathlib import Path\n"
+        "from myserve_ui.models.gguf_conversion import convert_gguf\n"
+        f"print(convert_gguf(Path({str(tiny_gguf)!r}), cache=Path({str(tmp_path)!r}), on_progress=lambda *_: None))\n"
+    )
+    both = [
+        subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    outputs = [process.communicate(timeout=120) for process in both]
+    assert [process.returncode for process in both] == [0, 0], outputs
+    folders = {Path(output.strip()) for output, _ in outputs}
+    assert len(folders) == 1
+    assert is_whole(folders.pop())
+    assert len(list((tmp_path / "models").iterdir())) == 1
+
+
+def test_a_gguf_that_is_missing_or_damaged_is_refused_in_a_sentence(tiny_gguf, tmp_path):
+    (tmp_path / "cut.gguf").write_bytes(tiny_gguf.read_bytes()[:5000])
+    for name in ("absent", "cut"):
+        catalog = build_catalog(model=str(tmp_path / f"{name}.gguf"), precision="full", device="cpu")
+        with pytest.raises(ModelLoadError, match=name) as caught:
+            load_model(catalog.default, options=LoadOptions(cache=tmp_path / "cache"))
+        assert str(tmp_path) not in caught.value.message
+
+
+def test_a_cache_that_cannot_be_written_names_the_setting(tiny_gguf, tmp_path):
+    (tmp_path / "cache").write_text("a file where the folder should be")
+    catalog = build_catalog(model=str(tiny_gguf), precision="full", device="cpu")
+    with pytest.raises(ModelLoadError, match="MYSERVE_CACHE"):
+        load_model(catalog.default, options=LoadOptions(cache=tmp_path / "cache"))

