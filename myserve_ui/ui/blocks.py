@@ -10,14 +10,14 @@ import gradio as gr
 
 from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.settings import Settings
-from myserve_ui.ui.assets import LOGO, STYLE, examples_markdown, page_head
+from myserve_ui.ui.assets import LOGO, STYLE, page_head
 from myserve_ui.ui.chat_tab import ChatParts, ChatTab
 from myserve_ui.ui.controls import draw_controls
 from myserve_ui.ui.endpoints import Endpoints
 from myserve_ui.ui.files_panel import FilesPanel
-from myserve_ui.ui.formatting import context_meter, header_badges, model_choices
+from myserve_ui.ui.formatting import header_badges, model_choices
 from myserve_ui.ui.model_panel import ModelPanel
-from myserve_ui.ui.saved_chat import from_store
+from myserve_ui.ui.opening import Opening
 from myserve_ui.ui.theme import make_theme
 
 App = TypeVar("App")
@@ -38,11 +38,15 @@ LATEX = [
     {"left": "\\[", "right": "\\]", "display": True},
     {"left": "\\(", "right": "\\)", "display": False},
 ]
+WELCOME = (
+    "<h2>What shall we talk about?</h2>"
+    "<p>The model runs on the machine that serves this page; nothing goes further.</p>"
+)
 EXAMPLES = (
-    ("Explain", "Explain how a bicycle stays upright, in three short sentences."),
-    ("Write", "Write a short poem about rain on a tin roof."),
-    ("Code", "Write a Python function that checks whether a word is a palindrome."),
-    ("Ask", "What is the capital of France?"),
+    "Explain how a bicycle stays upright, in three short sentences.",
+    "Write a short poem about rain on a tin roof.",
+    "Write a Python function that checks whether a word is a palindrome.",
+    "What is the capital of France?",
 )
 
 
@@ -108,9 +112,9 @@ def _draw_page(page: gr.Blocks, service: ChatService, *, needs_key: bool) -> Non
     tab.wire()
     new_chat.click(tab.on_clear, parts.inputs, parts.outputs, queue=False, **QUIET)
     panel = ModelPanel(service, header, controls.model)
-    shown = {"fn": panel.show, "inputs": controls.model, "outputs": [header, controls.model], **QUIET}
-    _wire_load(page, service, parts, scripts, needs_key=needs_key).then(concurrency_limit=None, **shown)
-    controls.model.input(concurrency_limit=None, **shown)
+    panel.wire()
+    opening = Opening(service, parts, panel, scripts, needs_key=needs_key)
+    page.load(opening.restore, parts.store, opening.outputs, queue=False, **QUIET)
 
 
 def _draw_chat(controls: Any, store: gr.BrowserState) -> ChatParts:
@@ -124,9 +128,8 @@ def _draw_chat(controls: Any, store: gr.BrowserState) -> ChatParts:
         buttons=["copy"],
         editable="user",
         latex_delimiters=LATEX,
-        examples=[{"text": text, "display_text": text} for _, text in EXAMPLES],
-        placeholder="<h2>What shall we talk about?</h2>"
-        "<p>The model runs on the machine that serves this page; nothing goes further.</p>",
+        examples=[{"text": text, "display_text": text} for text in EXAMPLES],
+        placeholder=WELCOME,
     )
     box = gr.Textbox(
         elem_id="box",
@@ -143,32 +146,17 @@ def _draw_chat(controls: Any, store: gr.BrowserState) -> ChatParts:
     return ChatParts(chat, box, meter, store, controls)
 
 
-def _wire_load(
-    page: gr.Blocks, service: ChatService, parts: ChatParts, scripts: gr.Markdown, *, needs_key: bool
-) -> Any:
-    """At page load: the kept chat and settings, and the scripts with this server's address."""
-
-    def restore(stored: Any, request: gr.Request) -> dict[Any, Any]:
-        chat, used, saved = from_store(stored)
-        default = service.model("")
-        kept = {parts.chat: chat, parts.meter: context_meter(used, default.context_length)} if chat else {}
-        return {
-            scripts: examples_markdown(url=str(request.request.base_url), model=default.id, needs_key=needs_key),
-            **kept,
-            **parts.controls.restore(saved),
-        }
-
-    outputs = [parts.chat, parts.meter, scripts, *parts.controls.named().values()]
-    return page.load(restore, parts.store, outputs, queue=False, **QUIET)
-
-
 def _login(settings: Settings) -> Callable[[str, str], bool] | None:
     """Gradio's own login with the API keys as passwords; none without keys."""
     keys = [key.get_secret_value().encode() for key in settings.api_key]
     if not keys:
         return None
-    # A list, so that every key is compared and the time tells nothing.
-    return lambda _, password: any([secrets.compare_digest(password.encode(), key) for key in keys])  # noqa: C419
+
+    def is_key(_name: str, password: str) -> bool:
+        matches = [secrets.compare_digest(password.encode(), key) for key in keys]  # all of them, whichever fits
+        return any(matches)
+
+    return is_key
 
 
 def _poll_less(blocks: gr.Blocks) -> None:

@@ -102,8 +102,8 @@ def context_meter(used: int, limit: int | None) -> str:
     label = f"{used:,} of {limit:,} tokens of context used"
     return (
         f'<div class="meter {level}" role="meter" aria-valuemin="0" aria-valuemax="{limit}" aria-valuenow="{used}" '
-        f'aria-label="{label}" title="{label}"><b><i style="width:{share:.1%}"></i></b>'
-        f"{used:,} / {limit:,} tokens</div>"
+        f'aria-label="{label}" title="{label}">'
+        f'<b><i style="width:{share:.1%}"></i></b>{used:,} / {limit:,} tokens</div>'
     )
 
 

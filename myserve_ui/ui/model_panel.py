@@ -14,6 +14,7 @@ from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.ui.formatting import header_badges, model_choices
 
 Updates = dict[Any, Any]
+SETTLED = (LoadState.READY, LoadState.UNAVAILABLE)
 
 
 class ModelPanel:
@@ -23,18 +24,38 @@ class ModelPanel:
         self._service = service
         self._header = header
         self._choice = choice
+        self._awaited = gr.State("")
+
+    @property
+    def outputs(self) -> list[Any]:
+        return [self._header, self._choice, self._awaited]
+
+    def wire(self) -> None:
+        """Load in sight what is chosen, and what the page waits for when it opens."""
+        quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": None}
+        shown = [self._header, self._choice]
+        self._choice.input(self.show, self._choice, shown, **quiet)
+        self._awaited.change(self.show, self._awaited, shown, **quiet)
+
+    def at_once(self, model: str) -> Updates:
+        """The panel as it is now. Weights that are not there yet are awaited by an event of their own.
+
+        An open page with everything loaded starts no queued event: Gradio's client can miss the answer of a message
+        that is sent in the moment another queued event ends.
+        """
+        model = self._known(model)
+        is_settled = self._service.model(model).state in SETTLED
+        return self._view(model) | ({} if is_settled else {self._awaited: model})
 
     async def show(self, model: str) -> AsyncGenerator[Updates, None]:
         """Load `model` if it is not loaded, and show how far it is; end with its badges, or the reason it failed."""
         model = self._known(model)
-        if self._service.model(model).state in (LoadState.READY, LoadState.UNAVAILABLE):
-            yield self._view(model)
-            return
-        try:
-            async for progress in self._service.load(model):
-                yield {self._header: header_badges(self._service.model(model), progress)}
-        except MyServeError as error:
-            gr.Warning(escape(error.message))
+        if self._service.model(model).state not in SETTLED:
+            try:
+                async for progress in self._service.load(model):
+                    yield {self._header: header_badges(self._service.model(model), progress)}
+            except MyServeError as error:
+                gr.Warning(escape(error.message))
         yield self._view(model)
 
     def _known(self, model: str) -> str:

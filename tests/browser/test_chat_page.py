@@ -22,7 +22,9 @@ def send(page: Page, text: str) -> None:
 
 
 def finished(page: Page, number: int = 1) -> None:
+    """The answer is there, and the page has heard that the turn is over: its buttons are alive again."""
     expect(page.locator("#chat .thought-group", has_text="finished")).to_have_count(number)
+    expect(page.locator("#chat button[title=Undo]").last).to_be_enabled()
 
 
 def bot(page: Page) -> str:
@@ -45,7 +47,9 @@ def test_a_message_streams_in_and_ends_with_its_numbers(visit: OpenPage, service
     finished(page)
     assert bot(page).strip() == "one two three four five six seven eight"
     numbers = page.locator("#chat .thought-group").inner_text()
-    assert "8 tokens" in numbers and "tok/s" in numbers and "queue 2 ms + prefill 48 ms" in numbers
+    assert "8 tokens" in numbers
+    assert "tok/s" in numbers
+    assert "queue 2 ms + prefill 48 ms" in numbers
     expect(page.locator("#meter")).to_contain_text("12 / 256 tokens")
     assert page.input_value("#box textarea") == ""
 
@@ -72,7 +76,8 @@ def test_stop_stops_the_engine_keeps_the_part_and_the_next_message_works(
         page.keyboard.press("Escape")
     wait_until(lambda: not service.running)
     expect(page.locator("#chat .thought-group")).to_contain_text("stopped")
-    assert "w3" in bot(page) and "w399" not in bot(page)
+    assert "w3" in bot(page)
+    assert "w399" not in bot(page)
     expect(page.locator("[data-testid=submit-button]")).to_be_visible()
     send(page, "next")
     finished(page)

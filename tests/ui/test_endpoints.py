@@ -111,7 +111,8 @@ def test_models_and_status_are_plain_data(echo_client: Client) -> None:
     assert [model["id"] for model in models] == ["echo", "llama"]
     assert models[0]["state"] == "ready"
     status = echo_client.predict(api_name="/status")
-    assert status["ready"] is True and status["default_model"] == "echo"
+    assert status["ready"] is True
+    assert status["default_model"] == "echo"
 
 
 def test_a_second_model_is_loaded_when_it_is_asked_for(echo_client: Client) -> None:

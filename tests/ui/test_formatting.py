@@ -54,7 +54,8 @@ def test_a_cut_answer_and_a_single_token_say_so() -> None:
 def test_details_name_the_model_and_the_seed() -> None:
     details = answer_details(replace(DONE, stop_reason="END"), FULL, 7)
     assert "tiny, full precision (fp32 on cpu)" in details
-    assert "Seed 7" in details and "'END'" in details
+    assert "Seed 7" in details
+    assert "'END'" in details
 
 
 def test_a_waiting_request_shows_its_place_and_a_reading_one_its_progress() -> None:
@@ -80,15 +81,18 @@ def test_the_choice_of_a_precision_says_what_it_costs_to_choose() -> None:
 
 def test_the_header_escapes_what_it_shows_and_gives_the_reason() -> None:
     html = header_badges(replace(INT8, name="<script>", reason="a < b"))
-    assert "<script>" not in html and "&lt;script&gt;" in html
+    assert "<script>" not in html
+    assert "&lt;script&gt;" in html
     assert "a &lt; b" in html
 
 
 def test_the_meter_shows_both_numbers_and_nothing_while_unknown() -> None:
-    assert "250 / 256 tokens" in context_meter(250, 256) and "full" in context_meter(250, 256)
+    assert "250 / 256 tokens" in context_meter(250, 256)
+    assert "full" in context_meter(250, 256)
     assert context_meter(0, 256) == context_meter(5, None) == ""
 
 
 def test_the_header_shows_state_and_memory() -> None:
     html = header_badges(replace(FULL, state=LoadState.LOADING), LoadProgress("tiny", "reading", 0.5))
-    assert "loading tiny: reading, 50 %" in html and "513 MiB weights" in html
+    assert "loading tiny: reading, 50 %" in html
+    assert "513 MiB weights" in html

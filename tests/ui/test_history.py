@@ -54,7 +54,8 @@ def test_a_stopped_answer_keeps_the_numbers_it_had() -> None:
     chat = [user_message("x"), assistant_message("par"), note("writing · 3 tokens · 5.0 tok/s", pending=True)]
     settled = settle(chat, "stopped")
     assert title_of(settled[-1]) == "stopped · 3 tokens · 5.0 tok/s"
-    assert not is_pending(settled[-1]) and is_note(settled[-1])
+    assert not is_pending(settled[-1])
+    assert is_note(settled[-1])
     assert settled[:-1] == chat[:-1]
 
 
