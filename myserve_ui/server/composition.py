@@ -23,7 +23,7 @@ UNUSED_BROWSER_PATHS = (
     "/gradio_api/proxy=",
     "/gradio_api/file=http",
     "/gradio_api/file/http",
-    "/gradio_api/run",
+    "/gradio_api/runs",
     "/gradio_api/stream/",
     "/gradio_api/custom_component/",
     "/gradio_api/vibe-",

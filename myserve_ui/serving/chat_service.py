@@ -62,7 +62,7 @@ class ChatService:
         prompt = await asyncio.to_thread(
             render, request.messages, continue_final_message=request.continue_final_message
         )
-        return self._submit(engine, prompt, request.params, request.cache_prompt)
+        return self._submit(engine, prompt, request.params, cache_prompt=request.cache_prompt, field="messages")
 
     async def start_completion(self, request: CompletionRequest) -> RequestStream:
         """Open the stream of a text completion; refuses like start_chat."""
@@ -71,7 +71,7 @@ class ChatService:
         params = request.params
         if params.max_tokens is None:
             params = replace(params, max_tokens=max(COMPLETION_MAX_TOKENS, params.min_tokens))
-        return self._submit(engine, prompt, params, request.cache_prompt)
+        return self._submit(engine, prompt, params, cache_prompt=request.cache_prompt, field="prompt")
 
     def status(self) -> ServiceStatus:
         """How the service stands at this moment."""
@@ -117,8 +117,10 @@ class ChatService:
         return [tokenizer.bos_token_id]
 
     def _submit(
-        self, engine: RunningEngine, prompt: list[int], params: SamplingParams, cache_prompt: bool
+        self, engine: RunningEngine, prompt: list[int], params: SamplingParams, *, cache_prompt: bool, field: str
     ) -> RequestStream:
+        """Queue the prompt; `field` is what the client called it."""
+        _check_prompt(len(prompt), engine.max_model_len, field)
         resolved = _fit(params.resolve(engine.loaded.defaults), len(prompt), engine.max_model_len)
         _check_token_ids(params.stop_token_ids, engine.loaded.tokenizer.vocab_size, "stop_token_ids")
         request = EngineRequest(
@@ -151,16 +153,8 @@ class ChatService:
 
 
 def _fit(params: SamplingParams, num_prompt_tokens: int, context_length: int) -> SamplingParams:
-    """`params` with max_tokens set; raises if the prompt, or prompt and answer, are longer than the context."""
+    """`params` with max_tokens set; raises if prompt and answer together are longer than the context."""
     room = context_length - num_prompt_tokens
-    if not num_prompt_tokens:
-        raise InvalidRequestError("The prompt is empty; send at least one token.", param="prompt")
-    if room < 1:
-        raise ContextLengthExceededError(
-            f"The prompt has {num_prompt_tokens} tokens and the context holds {context_length}, of which one at least "
-            "is for the answer. Send a shorter prompt.",
-            param="messages",
-        )
     if params.max_tokens is not None and params.max_tokens > room:
         raise ContextLengthExceededError(
             f"The prompt has {num_prompt_tokens} tokens and max_tokens is {params.max_tokens}, together more than the "
@@ -168,6 +162,17 @@ def _fit(params: SamplingParams, num_prompt_tokens: int, context_length: int) ->
             param="max_tokens",
         )
     return replace(params, max_tokens=params.max_tokens or room, min_tokens=min(params.min_tokens, room))
+
+
+def _check_prompt(num_tokens: int, context_length: int, field: str) -> None:
+    if not num_tokens:
+        raise InvalidRequestError("The prompt is empty; send at least one token.", param=field)
+    if num_tokens >= context_length:
+        raise ContextLengthExceededError(
+            f"The prompt has {num_tokens} tokens and the context holds {context_length}, of which one at least "
+            "is for the answer. Send a shorter prompt.",
+            param=field,
+        )
 
 
 def _check_token_ids(token_ids: tuple[int, ...], vocab_size: int, param: str) -> None:

@@ -137,7 +137,7 @@ async def test_an_open_bind_reflects_no_origin_either() -> None:
         "/gradio_api/file=https://example.org/",
         "/gradio_api/file=HTTPS://example.org/",
         "/gradio_api/file/https://example.org/",
-        "/gradio_api/run/predict",
+        "/gradio_api/runs",
         "/gradio_api/vibe-code",
         "/monitoring",
         "/monitoring/summary",

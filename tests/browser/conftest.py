@@ -65,6 +65,11 @@ def service(shared_service: ScriptedService) -> ScriptedService:
 @pytest.fixture
 def visit(browser: Browser, url: str, service: ScriptedService) -> Iterator[Callable[..., Visit]]:
     """Opens the page in a browser profile of its own: visit(width=390, height=844, path="/")."""
+    yield from visits(browser, url)
+
+
+def visits(browser: Browser, url: str) -> Iterator[Callable[..., Visit]]:
+    """A factory of visits to `url`; the profiles are closed at the end."""
     contexts = []
 
     def open_page(*, width: int = 1280, height: int = 800, path: str = "/") -> Visit:
