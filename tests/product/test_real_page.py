@@ -16,7 +16,7 @@ SECONDS = 60_000
 
 
 @pytest.fixture
-def real_visit(browser: Browser, app: RunningApp) -> Iterator[Callable[..., Visit]]:  # noqa: F811
+def real_visit(browser: Browser, app: RunningApp) -> Iterator[Callable[..., Visit]]:
     yield from visits(browser, app.url)
 
 
