@@ -37,6 +37,8 @@ TENSOR_FILES = {
     "engine",
     "grammar",
     "kv_cache",
+    "logit_adjustments",
+    "logprobs",
     "memory_budget",
     "model_runner",
     "sampler",

@@ -39,9 +39,9 @@ class ScriptedRunner:
     def forward(self, batch: ScheduledBatch) -> torch.Tensor:
         self.batches.append(batch)
         self.before_forward(len(self.batches))
-        logits = torch.zeros(len(batch.sampling), VOCAB_SIZE)
-        for row, chunk in zip(logits, batch.sampling, strict=True):
-            row[self._script(chunk)] = 10.0
+        logits = torch.zeros(batch.num_logits, VOCAB_SIZE)
+        for row, chunk in zip(batch.sampling_rows, batch.sampling, strict=True):
+            logits[row, self._script(chunk)] = 10.0
         return logits
 
 

@@ -16,3 +16,7 @@ class EngineRequest:
     arrival: float
     """Engine clock, seconds."""
     cache_prompt: bool = True
+    choice: int = 0
+    """Which of several answers to one prompt; each draws from a generator of its own."""
+    parent: str | None = None
+    """Request id of the first of several answers: this one waits for its prompt, then copies the cache."""

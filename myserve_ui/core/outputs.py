@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from myserve_ui.core.logprobs import TokenLogprob
 from myserve_ui.core.timings import RequestTimings
 
 
@@ -53,6 +54,10 @@ class RequestOutput:
     text_delta: str = ""
     token_ids: tuple[int, ...] = ()
     """Ids generated since the last output."""
+    logprobs: tuple[TokenLogprob, ...] = ()
+    """One for each of `token_ids`, if they were asked for."""
+    prompt_logprobs: tuple[TokenLogprob, ...] = ()
+    """Those of the prompt since the last output, from the prompt's second token on, if they were asked for."""
     num_computed_tokens: int = 0
     """Prompt tokens done so far: the progress of a prefill."""
     queue_position: int | None = None

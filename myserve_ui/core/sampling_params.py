@@ -11,6 +11,7 @@ GREEDY_BELOW = 1e-2
 """Temperatures under this are greedy: logits divided by less overflow long before the choice changes."""
 
 MAX_STOP_STRINGS = 4
+MAX_TOP_LOGPROBS = 20
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
 
@@ -22,6 +23,7 @@ class SamplingDefaults:
     top_p: float = 1.0
     top_k: int = 0
     min_p: float = 0.0
+    repetition_penalty: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,23 +39,40 @@ class SamplingParams:
     """Keep the k likeliest tokens; 0 and -1 are off."""
     min_p: float | None = None
     """Drop tokens less likely than min_p times the likeliest."""
+    repetition_penalty: float | None = None
+    """Divides positive and multiplies negative logits of every token of prompt and answer; 1 is off."""
+    presence_penalty: float = 0.0
+    """Subtracted from the logits of every token of the answer so far."""
+    frequency_penalty: float = 0.0
+    """Subtracted once for each time that a token is in the answer so far."""
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    """(token id, what is added to its logit)."""
     seed: int | None = None
     max_tokens: int | None = None
-    """At most this many generated tokens; None: the room left in the context."""
+    """At most this many generated tokens; None: the room left in the context; 0: only the prompt is computed."""
     min_tokens: int = 0
     """No end token and no stop string counts before this many generated tokens."""
     stop: tuple[str, ...] = ()
     stop_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
+    logprobs: int | None = None
+    """Report each token's log-probability, with so many of the likeliest tokens; None: report none."""
+    prompt_logprobs: bool = False
+    """The same for the prompt's tokens, from the second on."""
 
     def __post_init__(self) -> None:
         _check_float("temperature", self.temperature, 0.0, 2.0)
         _check_float("top_p", self.top_p, 0.0, 1.0)
         _check_float("min_p", self.min_p, 0.0, 1.0)
+        _check_float("presence_penalty", self.presence_penalty, -2.0, 2.0)
+        _check_float("frequency_penalty", self.frequency_penalty, -2.0, 2.0)
+        _check_repetition_penalty(self.repetition_penalty)
+        _check_bias(self.logit_bias)
+        _check_int("logprobs", self.logprobs, 0, MAX_TOP_LOGPROBS)
         _check_int("top_k", self.top_k, -1, INT64_MAX)
         _check_int("seed", self.seed, INT64_MIN, INT64_MAX)
-        _check_int("max_tokens", self.max_tokens, 1, INT64_MAX)
-        _check_int("min_tokens", self.min_tokens, 0, self.max_tokens or INT64_MAX)
+        _check_int("max_tokens", self.max_tokens, 0, INT64_MAX)
+        _check_int("min_tokens", self.min_tokens, 0, INT64_MAX if self.max_tokens is None else self.max_tokens)
         _check_stop(self.stop)
 
     def resolve(self, defaults: SamplingDefaults) -> SamplingParams:
@@ -64,6 +83,9 @@ class SamplingParams:
             top_p=defaults.top_p if self.top_p is None else self.top_p,
             top_k=defaults.top_k if self.top_k is None else self.top_k,
             min_p=defaults.min_p if self.min_p is None else self.min_p,
+            repetition_penalty=(
+                defaults.repetition_penalty if self.repetition_penalty is None else self.repetition_penalty
+            ),
         )
 
     @property
@@ -86,6 +108,18 @@ def _check_int(name: str, value: int | None, low: int, high: int) -> None:
         raise InvalidRequestError(f"{name} must be a whole number, got {str(value)[:40]}.", param=name)
     if not low <= value <= high:
         raise InvalidRequestError(f"{name} must be in [{low}, {high}], got {value}.", param=name)
+
+
+def _check_repetition_penalty(value: float | None) -> None:
+    _check_float("repetition_penalty", value, 0.0, math.inf)
+    if value is not None and not 0.0 < value < math.inf:
+        raise InvalidRequestError(f"repetition_penalty must be above 0, got {value}.", param="repetition_penalty")
+
+
+def _check_bias(logit_bias: tuple[tuple[int, float], ...]) -> None:
+    for token_id, bias in logit_bias:
+        _check_float("logit_bias", bias, -100.0, 100.0)
+        _check_int("logit_bias", token_id, 0, INT64_MAX)
 
 
 def _check_stop(stop: tuple[str, ...]) -> None:

@@ -23,10 +23,16 @@ class EchoRunner:
         """Nothing is kept."""
 
     def forward(self, batch: ScheduledBatch) -> torch.Tensor:
-        logits = torch.zeros(len(batch.sampling), self._vocab_size)
-        for row, chunk in zip(logits, batch.sampling, strict=True):
-            row[self._next_token(chunk)] = LIKELY
+        logits = torch.zeros(batch.num_logits, self._vocab_size)
+        likely = [token_id for chunk in batch.chunks for token_id in self._likely_tokens(chunk)]
+        logits[range(len(likely)), likely] = LIKELY
         return logits
+
+    def _likely_tokens(self, chunk: ScheduledChunk) -> list[int]:
+        """The token after each of the chunk's last `num_logits` tokens."""
+        end = chunk.start + chunk.length
+        following = chunk.sequence.token_ids[end - chunk.num_logits + 1 : end + 1]
+        return [*following, self._next_token(chunk)][: chunk.num_logits]
 
     def _next_token(self, chunk: ScheduledChunk) -> int:
         sequence = chunk.sequence

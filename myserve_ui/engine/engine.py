@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 
 from myserve_ui.core.engine_request import EngineRequest
 from myserve_ui.core.outputs import FinishReason, RequestOutput
+from myserve_ui.engine.logprobs import score_prompts
 from myserve_ui.engine.model_runner import Runner
 from myserve_ui.engine.sampler import Sampler
 from myserve_ui.engine.scheduler import ScheduledBatch, Scheduler
@@ -86,11 +87,15 @@ class Engine:
             return []
         self._batch = batch
         self.runner.reserve(self.scheduler.slots.claims())
-        logits = self.runner.forward(batch)  # [num_sampling_chunks, vocab_size]
-        token_ids = self.sampler.sample(logits, [chunk.sequence for chunk in batch.sampling])
-        self.scheduler.update(batch, token_ids, self._eos_token_ids, self.clock())
+        logits = self.runner.forward(batch)  # [num_logits, vocab_size]
+        score_prompts(batch, logits)
+        sampled = self.sampler.sample(
+            logits[batch.sampling_rows] if batch.num_logits > len(batch.sampling) else logits,
+            [chunk.sequence for chunk in batch.sampling],
+        )
+        self.scheduler.update(batch, sampled, self._eos_token_ids, self.clock())
         self.counters.steps += 1
-        self.counters.generation_tokens += len(token_ids)
+        self.counters.generation_tokens += len(sampled.token_ids)
         self._check_books()
         return self._collect_outputs([chunk.sequence for chunk in batch.chunks])
 

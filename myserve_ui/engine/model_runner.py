@@ -15,7 +15,7 @@ class Runner(Protocol):
     """What the engine needs of whatever computes logits."""
 
     def forward(self, batch: ScheduledBatch) -> torch.Tensor:
-        """Logits [num_sampling_chunks, vocab_size] in float32, in the order of `batch.sampling`."""
+        """Logits [batch.num_logits, vocab_size] in float32: of each chunk's last token, or of all if it is scored."""
         ...
 
     def reserve(self, claims: list[int]) -> None:
@@ -61,9 +61,9 @@ class ModelRunner:
             position_ids=attention.positions[None],
             use_cache=False,
             attention_batch=attention,
-            logits_to_keep=self._sampled_positions(batch),
+            logits_to_keep=self._logit_positions(batch),
         )
-        return output.logits[0].float()  # [num_sampling_chunks, vocab_size]
+        return output.logits[0].float()  # [num_logits, vocab_size]
 
     def _attention_batch(self, batch: ScheduledBatch) -> AttentionBatch:
         slots = [chunk.slot for chunk in batch.chunks for _ in range(chunk.length)]
@@ -78,14 +78,14 @@ class ModelRunner:
             chunks=_prompt_chunks(batch),
         )
 
-    def _sampled_positions(self, batch: ScheduledBatch) -> torch.Tensor:
-        """Index in the flat row of the last token of every chunk that samples."""
-        ends, end = [], 0
+    def _logit_positions(self, batch: ScheduledBatch) -> torch.Tensor:
+        """Indices in the flat row of the tokens whose logits are wanted: the last ones of their chunks."""
+        positions: list[int] = []
+        end = 0
         for chunk in batch.chunks:
             end += chunk.length
-            if chunk.samples:
-                ends.append(end - 1)
-        return torch.tensor(ends, dtype=torch.long, device=self.device)
+            positions += range(end - chunk.num_logits, end)
+        return torch.tensor(positions, dtype=torch.long, device=self.device)
 
 
 def _prompt_chunks(batch: ScheduledBatch) -> list[PromptChunk]:

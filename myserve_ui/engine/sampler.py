@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as SequenceOf
+from dataclasses import dataclass
 
 import torch
 
+from myserve_ui.core.logprobs import TokenLogprob
+from myserve_ui.engine.logit_adjustments import adjust_logits
+from myserve_ui.engine.logprobs import token_logprobs
 from myserve_ui.engine.sequence import Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """What one step chose, in the order of its sequences."""
+
+    token_ids: list[int | None]
+    """None for a row whose logits are not numbers."""
+    logprobs: dict[int, TokenLogprob]
+    """By row, for the rows that asked."""
 
 
 class Sampler:
@@ -20,11 +34,21 @@ class Sampler:
         self._eos_token_ids = sorted(eos_token_ids)
 
     @torch.inference_mode()
-    def sample(self, logits: torch.Tensor, sequences: SequenceOf[Sequence]) -> list[int | None]:
-        """Ids chosen from `logits` [num_seqs, vocab], in the order of `sequences`; None for a row of NaN."""
+    def sample(self, logits: torch.Tensor, sequences: SequenceOf[Sequence]) -> Sampled:
+        """Choose a token for each row of `logits` [num_seqs, vocab]; changes the logits."""
         if not sequences:
-            return []
-        self._forbid_early_end(logits, sequences)
+            return Sampled([], {})
+        asking = [row for row, sequence in enumerate(sequences) if sequence.params.logprobs is not None]
+        raw = logits[asking] if asking else None  # a copy: log-probabilities are the model's own, before adjustments
+        adjust_logits(logits, sequences, self._eos_token_ids)
+        token_ids = self._choose(logits, sequences)
+        if raw is None:
+            return Sampled(token_ids, {})
+        counts = [sequences[row].params.logprobs or 0 for row in asking]
+        reported = token_logprobs(raw, [token_ids[row] or 0 for row in asking], counts)
+        return Sampled(token_ids, dict(zip(asking, reported, strict=True)))
+
+    def _choose(self, logits: torch.Tensor, sequences: SequenceOf[Sequence]) -> list[int | None]:
         best, token_ids = logits.max(dim=-1)
         plain, ranked = self._rows_that_draw(sequences, logits.shape[-1])
         for rows, draw in ((plain, self._draw), (ranked, self._draw_ranked)):

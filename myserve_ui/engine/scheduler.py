@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
-from collections.abc import Sequence as SequenceOf
+from collections.abc import Mapping, Sequence as SequenceOf
 from dataclasses import dataclass
+from typing import Protocol
 
+from myserve_ui.core.logprobs import TokenLogprob
 from myserve_ui.core.outputs import FinishReason
 from myserve_ui.engine.sequence import Sequence
 from myserve_ui.engine.slot_manager import SlotCopy, SlotManager
+
+MAX_SCORED_TOKENS = 256
+"""Longest chunk whose every token is scored: its logits are so many times the vocabulary."""
 
 NOT_A_NUMBER = (
     "The model computed values that are not numbers, so this answer ends here. "
@@ -26,6 +32,12 @@ class ScheduledChunk:
     slot: int
     samples: bool
     """True if the chunk ends at the last known token, so that its logits choose the next one."""
+    scored: bool = False
+    """True if every token's logits are wanted, to score the prompt."""
+
+    @property
+    def num_logits(self) -> int:
+        return self.length if self.scored else int(self.samples)
 
     @property
     def token_ids(self) -> list[int]:
@@ -48,8 +60,28 @@ class ScheduledBatch:
         return [chunk for chunk in self.chunks if chunk.samples]
 
     @property
+    def sampling_rows(self) -> list[int]:
+        """Which rows of the logits belong to `sampling`: the last of each such chunk."""
+        ends = itertools.accumulate(chunk.num_logits for chunk in self.chunks)
+        return [end - 1 for end, chunk in zip(ends, self.chunks, strict=True) if chunk.samples]
+
+    @property
     def num_tokens(self) -> int:
         return sum(chunk.length for chunk in self.chunks)
+
+    @property
+    def num_logits(self) -> int:
+        return sum(chunk.num_logits for chunk in self.chunks)
+
+
+class SampledTokens(Protocol):
+    """What a step chose, in the order of the batch's sampling chunks."""
+
+    @property
+    def token_ids(self) -> SequenceOf[int | None]: ...
+
+    @property
+    def logprobs(self) -> Mapping[int, TokenLogprob]: ...
 
 
 class Scheduler:
@@ -91,9 +123,7 @@ class Scheduler:
             return None
         return ScheduledBatch(tuple(chunks), self.slots.take_dirty(), tuple(self._copies))
 
-    def update(
-        self, batch: ScheduledBatch, token_ids: SequenceOf[int | None], eos_token_ids: frozenset[int], now: float
-    ) -> None:
+    def update(self, batch: ScheduledBatch, sampled: SampledTokens, eos_token_ids: frozenset[int], now: float) -> None:
         """Book what the step computed: advance every chunk, append the sampled tokens, free the finished.
 
         A token of None stands for logits that are not numbers: that sequence alone ends with an error.
@@ -101,12 +131,16 @@ class Scheduler:
         for chunk in batch.chunks:
             chunk.sequence.num_computed_tokens += chunk.length
             self.slots.record(chunk.slot, chunk.token_ids)
-        for chunk, token_id in zip(batch.sampling, token_ids, strict=True):
+        for row, (chunk, token_id) in enumerate(zip(batch.sampling, sampled.token_ids, strict=True)):
             if token_id is None:
                 self.finish(chunk.sequence, FinishReason.ERROR, error=NOT_A_NUMBER)
-            else:
-                chunk.sequence.append_token(token_id, eos_token_ids, now)
+                continue
+            chunk.sequence.append_token(token_id, eos_token_ids, now)
+            if (logprob := sampled.logprobs.get(row)) is not None:
+                chunk.sequence.add_logprob(logprob)
         for chunk in batch.chunks:
+            if not chunk.sequence.params.max_tokens and not chunk.sequence.num_uncomputed_tokens:
+                chunk.sequence.finish(FinishReason.LENGTH)
             if chunk.sequence.is_finished:
                 self._leave(chunk.sequence)
 
@@ -140,19 +174,22 @@ class Scheduler:
             sequence = unfinished.pop(0) if unfinished else self._admit()
             if sequence is None:
                 break
-            chunks.append(_chunk(sequence, min(budget, sequence.num_uncomputed_tokens)))
+            most = min(budget, MAX_SCORED_TOKENS) if sequence.wants_prompt_scores else budget
+            chunks.append(_chunk(sequence, min(most, sequence.num_uncomputed_tokens)))
             budget -= chunks[-1].length
         return chunks
 
     def _admit(self) -> Sequence | None:
         """Move the first waiting sequence to running if a row and memory for all its tokens are there."""
-        if not self.waiting or len(self.running) >= self.max_num_seqs:
+        if len(self.running) >= self.max_num_seqs:
             return None
-        sequence = self.waiting[0]
-        allocation = self.slots.allocate(sequence.token_ids, reuse=sequence.cache_prompt)
-        if allocation is None:
+        sequence = next((sequence for sequence in self.waiting if not self._waits_for_parent(sequence)), None)
+        if sequence is None:
             return None
-        self.waiting.popleft()
+        reuse = (sequence.cache_prompt or sequence.parent is not None) and not sequence.wants_prompt_scores
+        if (allocation := self.slots.allocate(sequence.token_ids, reuse=reuse)) is None:
+            return None
+        self.waiting.remove(sequence)
         self.running.append(sequence)
         if allocation.copy is not None:
             self._copies.append(allocation.copy)
@@ -162,6 +199,13 @@ class Scheduler:
             sequence.num_cached_tokens = allocation.num_cached_tokens
             self.admitted_prompt_tokens += sequence.num_prompt_tokens
         return sequence
+
+    def _waits_for_parent(self, sequence: Sequence) -> bool:
+        """True while the first of several answers has not computed the prompt that this one shares."""
+        return sequence.parent is not None and any(
+            other.request_id == sequence.parent and not other.num_output_tokens
+            for other in (*self.running, *self.waiting)
+        )
 
     def _preempt(self, sequence: Sequence) -> None:
         self.num_preemptions += 1
@@ -178,7 +222,14 @@ class Scheduler:
 
 def _chunk(sequence: Sequence, length: int) -> ScheduledChunk:
     start = sequence.num_computed_tokens
-    return ScheduledChunk(sequence, start, length, _slot(sequence), start + length == sequence.num_tokens)
+    return ScheduledChunk(
+        sequence,
+        start,
+        length,
+        _slot(sequence),
+        samples=start + length == sequence.num_tokens and sequence.params.max_tokens != 0,
+        scored=sequence.wants_prompt_scores,
+    )
 
 
 def _slot(sequence: Sequence) -> int:

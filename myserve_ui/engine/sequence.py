@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence as SequenceOf
 from dataclasses import replace
 
 from myserve_ui.core.engine_request import EngineRequest
+from myserve_ui.core.logprobs import TokenLogprob
 from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState, Usage
 from myserve_ui.core.timings import RequestTimings
 from myserve_ui.engine.detokenizer import Detokenizer
@@ -30,10 +32,17 @@ class Sequence:
         self.stop_reason: str | int | None = None
         self.error: str | None = None
         self.timings = RequestTimings(arrival=request.arrival)
-        self.random = make_generator(request.params.seed)
+        self.random = make_generator(request.params.seed, request.choice)
+        self.parent = request.parent
+        self.output_counts: Counter[int] = Counter()
+        """How often each token is in the answer; kept only where a penalty asks for it."""
+        self.num_scored_tokens = 1
+        """Prompt tokens whose log-probability is known, or that has none: the first, with no token before it."""
         self._detokenizer = Detokenizer(decode, request.prompt_token_ids)
         self._stop_checker = StopChecker(request.params.stop)
         self._pending_text = ""
+        self._pending_logprobs: list[TokenLogprob] = []
+        self._pending_prompt_logprobs: list[TokenLogprob] = []
         self._num_reported_tokens = 0
 
     @property
@@ -65,9 +74,25 @@ class Sequence:
         if self.timings.scheduled is None:
             self.timings = replace(self.timings, scheduled=now)
 
+    @property
+    def wants_prompt_scores(self) -> bool:
+        """True while prompt tokens are to be scored: their logits are needed, so none may come from the cache."""
+        return self.params.prompt_logprobs and self.num_scored_tokens < self.num_prompt_tokens
+
+    def add_logprob(self, logprob: TokenLogprob) -> None:
+        """Report the log-probability of the token that was just appended."""
+        self._pending_logprobs.append(logprob)
+
+    def add_prompt_logprobs(self, logprobs: SequenceOf[TokenLogprob]) -> None:
+        """Report those of the next prompt tokens."""
+        self._pending_prompt_logprobs += logprobs
+        self.num_scored_tokens += len(logprobs)
+
     def append_token(self, token_id: int, eos_token_ids: frozenset[int], now: float) -> None:
         """Add a sampled token and finish if it ends the answer: an end token, a stop string, or the length."""
         self.token_ids.append(token_id)
+        if self.params.presence_penalty or self.params.frequency_penalty:
+            self.output_counts[token_id] += 1
         first = now if self.timings.first_token is None else self.timings.first_token
         self.timings = replace(
             self.timings, first_token=first, last_token=now, num_output_tokens=self.num_output_tokens
@@ -88,6 +113,8 @@ class Sequence:
     def take_output(self) -> RequestOutput:
         """News since the last call; clears them."""
         text, self._pending_text = self._pending_text, ""
+        logprobs, self._pending_logprobs = tuple(self._pending_logprobs), []
+        prompt_logprobs, self._pending_prompt_logprobs = tuple(self._pending_prompt_logprobs), []
         new_ids = tuple(self.token_ids[self.num_prompt_tokens + self._num_reported_tokens :])
         self._num_reported_tokens += len(new_ids)
         return RequestOutput(
@@ -97,6 +124,8 @@ class Sequence:
             timings=self.timings,
             text_delta=text,
             token_ids=new_ids,
+            logprobs=logprobs,
+            prompt_logprobs=prompt_logprobs,
             num_computed_tokens=min(self.num_computed_tokens, self.num_prompt_tokens),
             finish_reason=self.finish_reason,
             stop_reason=self.stop_reason,
@@ -126,6 +155,12 @@ class Sequence:
             self.finish(FinishReason.STOP)
 
 
-def make_generator(seed: int | None) -> random.Random:
-    """A generator of one sequence's own; equal seeds give equal draws, negative ones differ from positive ones."""
-    return random.Random() if seed is None else random.Random(seed & 0xFFFF_FFFF_FFFF_FFFF)
+def make_generator(seed: int | None, choice: int = 0) -> random.Random:
+    """A generator of one sequence's own.
+
+    Equal seeds give equal draws, negative seeds differ from positive ones, and each choice of a seed differs from the
+    others; the first draws what a request for one answer would.
+    """
+    if seed is None:
+        return random.Random()
+    return random.Random(f"{seed}/{choice}" if choice else seed & 0xFFFF_FFFF_FFFF_FFFF)

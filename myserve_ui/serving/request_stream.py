@@ -54,12 +54,7 @@ class RequestStream:
     def failed(self, message: str) -> RequestOutput:
         """The output that ends this stream with an error."""
         return replace(
-            self._latest,
-            state=RequestState.FINISHED,
-            text_delta="",
-            token_ids=(),
-            finish_reason=FinishReason.ERROR,
-            error=message,
+            self._without_news(), state=RequestState.FINISHED, finish_reason=FinishReason.ERROR, error=message
         )
 
     def __aiter__(self) -> Self:
@@ -106,13 +101,21 @@ class RequestStream:
         self.on_abort(self.request_id)
         self.publish(self.failed(message))
 
+    def _without_news(self) -> RequestOutput:
+        """How the request stands, without what was said already."""
+        return replace(self._latest, text_delta="", token_ids=(), logprobs=(), prompt_logprobs=())
+
     def _sign_of_life(self) -> RequestOutput:
         position = self.queue_position(self.request_id)
-        return replace(self._latest, text_delta="", token_ids=(), queue_position=position)
+        return replace(self._without_news(), queue_position=position)
 
 
 def merge_outputs(earlier: RequestOutput, later: RequestOutput) -> RequestOutput:
     """One output that says what both say."""
     return replace(
-        later, text_delta=earlier.text_delta + later.text_delta, token_ids=earlier.token_ids + later.token_ids
+        later,
+        text_delta=earlier.text_delta + later.text_delta,
+        token_ids=earlier.token_ids + later.token_ids,
+        logprobs=earlier.logprobs + later.logprobs,
+        prompt_logprobs=earlier.prompt_logprobs + later.prompt_logprobs,
     )

@@ -1,6 +1,7 @@
 """Greedy through the engine equals `generate`, token for token, for every family: alone, batched, at any moment."""
 
 import random
+from dataclasses import replace
 
 import pytest
 import torch
@@ -141,3 +142,20 @@ def test_the_self_check_passes(family):
     runner = ModelRunner(module, num_slots=4, max_len=512)
     assert check_runner(runner, reference, VOCAB_SIZE) < 1e-4
     assert runner.kv_bytes_per_token > 0
+
+
+def test_prompt_scores_equal_the_plain_forward(family, make_engine):
+    module, prompt = build_tiny_model(family), PROMPTS[6]
+    logits = module(input_ids=torch.tensor([prompt]), use_cache=False).logits[0].float()
+    reference = torch.log_softmax(logits, -1)[range(len(prompt) - 1), prompt[1:]]
+    engine = make_engine(batched_tokens=40)
+    request = request_of(6)
+    engine.add(replace(request, params=replace(request.params, prompt_logprobs=True, max_tokens=0, min_tokens=0)))
+    scores = [
+        entry.logprob
+        for _ in range(9)
+        if engine.has_work
+        for output in engine.step()
+        for entry in output.prompt_logprobs
+    ]
+    assert torch.allclose(torch.tensor(scores), reference, atol=2e-3)

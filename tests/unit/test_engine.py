@@ -1,10 +1,13 @@
 """The engine's loop over a scripted runner: order, budgets, ends, aborts, failures, timings."""
 
+from dataclasses import replace
+
 import pytest
 
 from myserve_ui.core.engine_request import EngineRequest
 from myserve_ui.core.outputs import FinishReason, RequestState
 from myserve_ui.core.sampling_params import SamplingDefaults, SamplingParams
+from myserve_ui.engine.echo_runner import EchoRunner
 from myserve_ui.engine.engine import Engine, EngineConfig
 from tests.fakes import FakeClock, ScriptedRunner, decode_bytes, says
 
@@ -228,3 +231,84 @@ def test_counters_and_books_add_up():
     run(engine)
     snapshot = engine.snapshot()
     assert (snapshot.prompt_tokens, snapshot.generation_tokens, snapshot.num_running) == (9, 12, 0)
+
+
+def test_choices_of_one_prompt_compute_it_once_and_differ():
+    engine, _ = make_engine(lambda chunk: 65 + chunk.sequence.random.randrange(26), batched=32)
+    base = request_of("c0", prompt=range(100), max_tokens=12, temperature=1.0, seed=7)
+    engine.add(base)
+    for choice in (1, 2, 3):
+        engine.add(replace(base, request_id=f"c{choice}", choice=choice, parent="c0"))
+    outputs = run(engine)
+    computed = sum(chunk.length for batch in engine.runner.batches for chunk in batch.chunks if chunk.length > 1)
+    texts = {text_of(outputs, f"c{choice}") for choice in range(4)}
+    assert computed == 100
+    assert len(texts) == 4
+
+
+def test_choices_go_on_when_the_first_is_aborted_before_its_prompt_is_done():
+    engine, _ = make_engine(says(65), batched=32)
+    base = request_of("c0", prompt=range(100), max_tokens=3)
+    engine.add(base)
+    engine.add(replace(base, request_id="c1", choice=1, parent="c0"))
+    engine.step()
+    engine.abort("c0")
+    assert text_of(run(engine), "c1") == "AAA"
+
+
+def test_others_pass_by_choices_that_wait():
+    engine, _ = make_engine(says(65), batched=32)
+    base = request_of("c0", prompt=range(100), max_tokens=3)
+    engine.add(base)
+    engine.add(replace(base, request_id="c1", choice=1, parent="c0"))
+    engine.add(request_of("other", prompt=(1,), max_tokens=1))
+    run(engine)
+    first = next(i for i, batch in enumerate(engine.runner.batches) if "other" in names(batch))
+    second = next(i for i, batch in enumerate(engine.runner.batches) if "c1" in names(batch))
+    assert first < second
+
+
+def names(batch):
+    return {chunk.sequence.request_id for chunk in batch.chunks}
+
+
+def test_a_prompt_is_scored_token_by_token_even_if_it_is_cached():
+    engine, _ = make_engine(says(65), batched=32)
+    engine.add(request_of("warm", prompt=range(70), max_tokens=1))
+    run(engine)
+    engine.add(request_of("scored", prompt=range(70), max_tokens=2, prompt_logprobs=True, logprobs=1))
+    outputs = run(engine)
+    scored = [entry for output in outputs for entry in output.prompt_logprobs]
+    assert [entry.token_id for entry in scored] == list(range(1, 70))
+    assert [len(output.logprobs) for output in outputs if output.logprobs] == [1, 1]
+
+
+def test_max_tokens_0_computes_the_prompt_and_ends():
+    engine, _ = make_engine(says(65), batched=32)
+    engine.add(request_of(prompt=range(70), max_tokens=0, prompt_logprobs=True))
+    outputs = run(engine)
+    assert last(outputs).finish_reason is FinishReason.LENGTH
+    assert last(outputs).usage.completion_tokens == 0
+    assert sum(len(output.prompt_logprobs) for output in outputs) == 69
+
+
+def test_scores_are_reported_once_although_the_prompt_is_computed_again():
+    engine, _ = make_engine(says(65), batched=64, length=192, tokens=192)
+    engine.add(request_of("old", prompt=[1] * 60, max_tokens=100))
+    engine.add(request_of("new", prompt=[2] * 60, max_tokens=100, prompt_logprobs=True))
+    outputs = run(engine)
+    assert engine.snapshot().preemptions > 0
+    assert sum(len(output.prompt_logprobs) for output in outputs) == 59
+
+
+def test_an_echo_scores_its_own_prompt_as_likely():
+    engine = Engine(
+        EchoRunner(300, END),
+        decode_bytes,
+        eos_token_ids=frozenset({END}),
+        config=EngineConfig(2, 32, 512, 1024, debug=True),
+    )
+    engine.add(request_of(prompt=b"hello there, this is an echo of some length", prompt_logprobs=True, max_tokens=100))
+    outputs = run(engine)
+    assert text_of(outputs) == "hello there, this is an echo of some length"
+    assert all(entry.logprob > -0.1 for output in outputs for entry in output.prompt_logprobs)

@@ -1,0 +1,74 @@
+"""What a request may do to its logits before a token is chosen: penalties, bias, and ends that come too early.
+
+Rows that ask for nothing cost nothing; the wishes of all others go to the device as one list of entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as SequenceOf
+
+import torch
+
+from myserve_ui.engine.sequence import Sequence
+
+Entries = list[tuple[int, int, float]]
+"""(row, token id, value)"""
+
+
+def adjust_logits(logits: torch.Tensor, sequences: SequenceOf[Sequence], eos_token_ids: SequenceOf[int]) -> None:
+    """Change `logits` [num_seqs, vocab] in place.
+
+    In this order: repetition_penalty (divides what is positive, multiplies what is negative, for tokens of prompt and
+    answer; Keskar et al. 2019), presence and frequency penalties (subtracted, tokens of the answer alone), logit_bias
+    (added), end tokens before min_tokens (forbidden).
+    """
+    if repeated := _repeated_tokens(sequences):
+        rows, token_ids, penalties = _columns(repeated, logits)
+        values = logits[rows, token_ids]
+        logits[rows, token_ids] = torch.where(values > 0, values / penalties, values * penalties)
+    if added := _additions(sequences):
+        rows, token_ids, values = _columns(added, logits)
+        logits.index_put_((rows, token_ids), values, accumulate=True)
+    if forbidden := _early_ends(sequences, eos_token_ids):
+        rows, token_ids, values = _columns(forbidden, logits)
+        logits[rows, token_ids] = values
+
+
+def _repeated_tokens(sequences: SequenceOf[Sequence]) -> Entries:
+    return [
+        (row, token_id, sequence.params.repetition_penalty or 1.0)
+        for row, sequence in enumerate(sequences)
+        if (sequence.params.repetition_penalty or 1.0) != 1.0
+        for token_id in set(sequence.token_ids)
+    ]
+
+
+def _additions(sequences: SequenceOf[Sequence]) -> Entries:
+    entries: Entries = []
+    for row, sequence in enumerate(sequences):
+        params = sequence.params
+        entries += [(row, token_id, bias) for token_id, bias in params.logit_bias]
+        if params.presence_penalty or params.frequency_penalty:
+            entries += [
+                (row, token_id, -params.presence_penalty - count * params.frequency_penalty)
+                for token_id, count in sequence.output_counts.items()
+            ]
+    return entries
+
+
+def _early_ends(sequences: SequenceOf[Sequence], eos_token_ids: SequenceOf[int]) -> Entries:
+    return [
+        (row, token_id, float("-inf"))
+        for row, sequence in enumerate(sequences)
+        if sequence.num_output_tokens < sequence.params.min_tokens
+        for token_id in (*eos_token_ids, *sequence.params.stop_token_ids)
+    ]
+
+
+def _columns(entries: Entries, like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    rows, token_ids, values = zip(*entries, strict=True)
+    return (
+        torch.tensor(rows, device=like.device),
+        torch.tensor(token_ids, device=like.device),
+        torch.tensor(values, dtype=like.dtype, device=like.device),
+    )
