@@ -87,7 +87,7 @@ class SamplingFields(WireModel):
     top_k: int | None = None
     min_p: float | None = None
     seed: int | None = None
-    max_tokens: int | None = None
+    max_tokens: Annotated[int, Field(ge=1, le=INT64_MAX)] | None = None
     min_tokens: int | None = None
     stop: Annotated[list[str] | None, Field(max_length=MAX_STOP_STRINGS), BeforeValidator(_as_list)] = None
     stop_token_ids: Annotated[list[Annotated[int, Field(ge=0)]], Field(max_length=MAX_STOP_TOKEN_IDS)] | None = None

@@ -46,6 +46,7 @@ def find_sampling_defaults(model: PreTrainedModel) -> SamplingDefaults:
         top_p=_stated(config, "top_p", neutral.top_p),
         top_k=int(_stated(config, "top_k", neutral.top_k)),
         min_p=_stated(config, "min_p", neutral.min_p),
+        repetition_penalty=_stated(config, "repetition_penalty", neutral.repetition_penalty),
     )
 
 

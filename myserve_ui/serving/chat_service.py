@@ -15,9 +15,9 @@ from myserve_ui.core.engine_request import EngineRequest
 from myserve_ui.core.model_info import EngineStatus, LoadProgress, LoadState, ModelInfo, ServiceStatus
 from myserve_ui.core.outputs import RequestOutput
 from myserve_ui.core.requests import ChatRequest, CompletionRequest
-from myserve_ui.core.sampling_params import SamplingParams
-from myserve_ui.errors import ContextLengthExceededError, InvalidRequestError, ShuttingDownError
+from myserve_ui.errors import ShuttingDownError
 from myserve_ui.serving.engine_pool import EnginePool, RunningEngine, engine_status
+from myserve_ui.serving.request_checks import check_prompt, check_token_ids, fit_to_context, other_choice
 from myserve_ui.serving.request_stream import RequestStream, StreamLimits
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,11 @@ class ChatService:
         return self._pool.load(model)
 
     async def start_chat(self, request: ChatRequest) -> RequestStream:
-        """Open the stream of a chat's next answer.
+        """Open the stream of a chat's next answer; refuses like start_chat_choices."""
+        return (await self.start_chat_choices(request, 1))[0]
+
+    async def start_chat_choices(self, request: ChatRequest, n: int) -> list[RequestStream]:
+        """Open the streams of `n` answers to one chat, whose prompt is computed once.
 
         Everything that can be refused is refused here: ModelNotFoundError, ModelLoadingError (and the load starts),
         InvalidRequestError, ContextLengthExceededError, OverloadedError, ShuttingDownError, EngineDeadError.
@@ -62,16 +66,20 @@ class ChatService:
         prompt = await asyncio.to_thread(
             render, request.messages, continue_final_message=request.continue_final_message
         )
-        return self._submit(engine, prompt, request.params, cache_prompt=request.cache_prompt, field="messages")
+        return self._submit(engine, prompt, request, n=n, field="messages")
 
     async def start_completion(self, request: CompletionRequest) -> RequestStream:
-        """Open the stream of a text completion; refuses like start_chat."""
+        """Open the stream of a text completion; refuses like start_chat_choices."""
+        return (await self.start_completion_choices(request, 1))[0]
+
+    async def start_completion_choices(self, request: CompletionRequest, n: int) -> list[RequestStream]:
+        """Open the streams of `n` completions of one prompt; refuses like start_chat_choices."""
         engine = self._engine(request.model)
         prompt = await self._completion_prompt(engine, request.prompt)
         params = request.params
         if params.max_tokens is None:
             params = replace(params, max_tokens=max(COMPLETION_MAX_TOKENS, params.min_tokens))
-        return self._submit(engine, prompt, params, cache_prompt=request.cache_prompt, field="prompt")
+        return self._submit(engine, prompt, replace(request, params=params), n=n, field="prompt")
 
     def status(self) -> ServiceStatus:
         """How the service stands at this moment."""
@@ -109,7 +117,7 @@ class ChatService:
     async def _completion_prompt(self, engine: RunningEngine, prompt: str | tuple[int, ...]) -> list[int]:
         tokenizer = engine.loaded.tokenizer
         if not isinstance(prompt, str):
-            _check_token_ids(prompt, tokenizer.vocab_size, "prompt")
+            check_token_ids(prompt, tokenizer.vocab_size, "prompt")
             return list(prompt)
         token_ids = await asyncio.to_thread(tokenizer.encode, prompt)
         if token_ids or tokenizer.bos_token_id is None:
@@ -117,26 +125,30 @@ class ChatService:
         return [tokenizer.bos_token_id]
 
     def _submit(
-        self, engine: RunningEngine, prompt: list[int], params: SamplingParams, *, cache_prompt: bool, field: str
-    ) -> RequestStream:
-        """Queue the prompt; `field` is what the client called it."""
-        _check_prompt(len(prompt), engine.max_model_len, field)
-        resolved = _fit(params.resolve(engine.loaded.defaults), len(prompt), engine.max_model_len)
-        _check_token_ids(params.stop_token_ids, engine.loaded.tokenizer.vocab_size, "stop_token_ids")
-        request = EngineRequest(
+        self, engine: RunningEngine, prompt: list[int], asked: ChatRequest | CompletionRequest, *, n: int, field: str
+    ) -> list[RequestStream]:
+        """Queue `n` answers to the prompt, all or none; `field` is what the client called the prompt."""
+        check_prompt(len(prompt), engine.max_model_len, field)
+        params = fit_to_context(asked.params.resolve(engine.loaded.defaults), len(prompt), engine.max_model_len)
+        check_token_ids(params.stop_token_ids, engine.loaded.tokenizer.vocab_size, "stop_token_ids")
+        check_token_ids(
+            [token_id for token_id, _ in params.logit_bias], engine.loaded.tokenizer.vocab_size, "logit_bias"
+        )
+        first = EngineRequest(
             request_id=f"req-{uuid.uuid4().hex}",
             prompt_token_ids=tuple(prompt),
-            params=resolved,
+            params=params,
             arrival=engine.thread.now(),
-            cache_prompt=cache_prompt,
+            cache_prompt=asked.cache_prompt,
         )
+        requests = [first, *(other_choice(first, choice) for choice in range(1, n))]
 
-        def open_stream(first: RequestOutput) -> RequestStream:
+        def open_stream(latest: RequestOutput) -> RequestStream:
             return RequestStream(
-                first, model=engine.info, prompt_token_ids=request.prompt_token_ids, limits=self._limits
+                latest, model=engine.info, prompt_token_ids=first.prompt_token_ids, limits=self._limits
             )
 
-        return engine.thread.submit(request, open_stream)
+        return engine.thread.submit(requests, open_stream)
 
     def _why_not_ready(self, default: ModelInfo, engines: tuple[EngineStatus, ...]) -> tuple[str | None, str | None]:
         if self._draining:
@@ -150,32 +162,3 @@ class ChatService:
         if stalled := [engine.model for engine in engines if engine.stalled]:
             return f"The engine of {', '.join(stalled)} has work but finishes no step.", "engine_stalled"
         return None, None
-
-
-def _fit(params: SamplingParams, num_prompt_tokens: int, context_length: int) -> SamplingParams:
-    """`params` with max_tokens set; raises if prompt and answer together are longer than the context."""
-    room = context_length - num_prompt_tokens
-    if params.max_tokens is not None and params.max_tokens > room:
-        raise ContextLengthExceededError(
-            f"The prompt has {num_prompt_tokens} tokens and max_tokens is {params.max_tokens}, together more than the "
-            f"context of {context_length}. Ask for at most {room} tokens, or send a shorter prompt.",
-            param="max_tokens",
-        )
-    return replace(params, max_tokens=params.max_tokens or room, min_tokens=min(params.min_tokens, room))
-
-
-def _check_prompt(num_tokens: int, context_length: int, field: str) -> None:
-    if not num_tokens:
-        raise InvalidRequestError("The prompt is empty; send at least one token.", param=field)
-    if num_tokens >= context_length:
-        raise ContextLengthExceededError(
-            f"The prompt has {num_tokens} tokens and the context holds {context_length}, of which one at least "
-            "is for the answer. Send a shorter prompt.",
-            param=field,
-        )
-
-
-def _check_token_ids(token_ids: tuple[int, ...], vocab_size: int, param: str) -> None:
-    for token_id in token_ids:
-        if not 0 <= token_id < vocab_size:
-            raise InvalidRequestError(f"Token ids must be in [0, {vocab_size}), got {token_id}.", param=param)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -69,16 +69,21 @@ class EngineThread:
         """The engine's clock."""
         return self._engine.clock()
 
-    def submit(self, request: EngineRequest, open_stream: Callable[[RequestOutput], RequestStream]) -> RequestStream:
-        """Queue a request and return its stream.
+    def submit(
+        self, requests: Sequence[EngineRequest], open_stream: Callable[[RequestOutput], RequestStream]
+    ) -> list[RequestStream]:
+        """Queue requests, all or none, and return their streams in order.
 
         Raises EngineDeadError, or OverloadedError when too many wait already.
         """
         if not self.is_alive:
             raise EngineDeadError(ENGINE_DIED)
-        self._refuse_when_full()
+        self._refuse_when_full(len(requests))
         if not self._streams:
             self._last_progress = self._engine.clock()
+        return [self._open(request, open_stream) for request in requests]
+
+    def _open(self, request: EngineRequest, open_stream: Callable[[RequestOutput], RequestStream]) -> RequestStream:
         stream = open_stream(_first_output(request))
         stream.on_abort = self.abort
         stream.queue_position = self.queue_position
@@ -111,9 +116,9 @@ class EngineThread:
         await asyncio.to_thread(self._thread.join)
         self._die(ENGINE_DIED)
 
-    def _refuse_when_full(self) -> None:
-        waiting = len(self._streams) - self._engine.config.max_num_seqs
-        if waiting >= self._max_waiting:
+    def _refuse_when_full(self, num_new: int) -> None:
+        waiting = max(len(self._streams) - self._engine.config.max_num_seqs, 0)
+        if len(self._streams) + num_new > self._engine.config.max_num_seqs + self._max_waiting:
             raise OverloadedError(
                 f"{waiting} requests are waiting, and no more than {self._max_waiting} may; try again soon."
             )

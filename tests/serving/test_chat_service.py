@@ -296,3 +296,27 @@ async def test_a_second_turn_reports_cached_tokens(make_service):
     second = (*first, Message("assistant", text), Message("user", "more"))
     _, last = await answer(service, ChatRequest(second, params=SamplingParams(temperature=0.0, max_tokens=4)))
     assert last.usage.cached_tokens > 30
+
+
+async def test_choices_of_one_seed_differ_and_repeat_and_the_first_is_the_single_answer(make_service):
+    service = await make_service("llama")
+    request = chat_request("choose", temperature=1.2, seed=7, max_tokens=40)
+
+    async def choices(n):
+        streams = await service.start_chat_choices(request, n)
+        return [text for text, _ in await asyncio.gather(*(read(stream) for stream in streams))]
+
+    first, again, single = await choices(3), await choices(3), await choices(1)
+    assert len(set(first)) == 3
+    assert first == again
+    assert single[0] == first[0]
+
+
+async def test_choices_that_do_not_all_fit_the_queue_are_refused_whole(make_service):
+    service = await make_service("llama", limits=EngineLimits(max_num_seqs=2), max_waiting=2)
+    with pytest.raises(OverloadedError):
+        await service.start_chat_choices(chat_request(max_tokens=300), 5)
+    assert running(service) == [(0, 0)]
+    streams = await service.start_chat_choices(chat_request(max_tokens=3, ignore_eos=True), 4)
+    ends = await asyncio.gather(*(read(stream) for stream in streams))
+    assert [last.usage.completion_tokens for _, last in ends] == [3, 3, 3, 3]

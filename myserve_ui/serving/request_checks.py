@@ -1,0 +1,51 @@
+"""What is wrong with a request, as far as only the loaded model can tell: lengths and token ids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from myserve_ui.core.engine_request import EngineRequest
+from myserve_ui.core.sampling_params import SamplingParams
+from myserve_ui.errors import ContextLengthExceededError, InvalidRequestError
+
+
+def fit_to_context(params: SamplingParams, num_prompt_tokens: int, context_length: int) -> SamplingParams:
+    """`params` with max_tokens set; raises if prompt and answer together are longer than the context."""
+    room = context_length - num_prompt_tokens
+    if params.max_tokens is not None and params.max_tokens > room:
+        raise ContextLengthExceededError(
+            f"The prompt has {num_prompt_tokens} tokens and max_tokens is {params.max_tokens}, together more than the "
+            f"context of {context_length}. Ask for at most {room} tokens, or send a shorter prompt.",
+            param="max_tokens",
+        )
+    max_tokens = room if params.max_tokens is None else params.max_tokens
+    return replace(params, max_tokens=max_tokens, min_tokens=min(params.min_tokens, room))
+
+
+def check_prompt(num_tokens: int, context_length: int, field: str) -> None:
+    if not num_tokens:
+        raise InvalidRequestError("The prompt is empty; send at least one token.", param=field)
+    if num_tokens >= context_length:
+        raise ContextLengthExceededError(
+            f"The prompt has {num_tokens} tokens and the context holds {context_length}, of which one at least "
+            "is for the answer. Send a shorter prompt.",
+            param=field,
+        )
+
+
+def other_choice(first: EngineRequest, choice: int) -> EngineRequest:
+    """The same request for another answer; the prompt's own scores are the first one's to report."""
+    return replace(
+        first,
+        request_id=f"{first.request_id}-{choice}",
+        params=replace(first.params, prompt_logprobs=False),
+        choice=choice,
+        parent=first.request_id,
+    )
+
+
+def check_token_ids(token_ids: Sequence[int], vocab_size: int, param: str) -> None:
+    for token_id in token_ids:
+        if not 0 <= token_id < vocab_size:
+            raise InvalidRequestError(f"Token ids must be in [0, {vocab_size}), got {token_id}.", param=param)
