@@ -80,8 +80,10 @@ def load_line(progress: LoadProgress) -> str:
 
 
 def model_choices(models: Iterable[ModelInfo]) -> list[tuple[str, str]]:
-    """(label, id) of every entry of the catalog, for a dropdown."""
-    return [(_choice_label(model), model.id) for model in models]
+    """(label, id) of every entry of the catalog, for a dropdown; the name only where there are several."""
+    entries = list(models)
+    has_several = len({model.name for model in entries}) > 1
+    return [(_choice_label(model, with_name=has_several), model.id) for model in entries]
 
 
 def header_badges(model: ModelInfo, progress: LoadProgress | None = None) -> str:
@@ -119,16 +121,18 @@ def _hardware(model: ModelInfo) -> str:
     return f" ({' on '.join(words)})" if words else ""
 
 
-def _choice_label(model: ModelInfo) -> str:
-    label = f"{model.name} · {PRECISION_WORDS.get(model.precision, model.precision)}"
+def _choice_label(model: ModelInfo, *, with_name: bool) -> str:
+    label = PRECISION_WORDS.get(model.precision, model.precision)
+    label = f"{label} · {model.name}" if with_name else label
     return label if model.state is LoadState.READY else f"{label} ({STATE_WORDS[model.state]})"
 
 
 def _badge_words(model: ModelInfo) -> list[str]:
     words = [model.name, PRECISION_WORDS.get(model.precision, model.precision)]
-    words += [word for word in (model.dtype, model.device) if word]
+    if hardware := " on ".join(word for word in (model.dtype, model.device) if word):
+        words.append(hardware)
     if model.context_length:
-        words.append(f"{model.context_length:,} tokens context")
+        words.append(f"{model.context_length:,} context")
     if model.weight_bytes:
-        words.append(f"{model.weight_bytes / MIB:,.0f} MiB weights")
+        words.append(f"{model.weight_bytes / MIB:,.0f} MiB")
     return words

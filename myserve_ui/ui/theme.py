@@ -56,7 +56,7 @@ def _accents() -> dict[str, str]:
         "button_primary_background_fill_hover": "*primary_700",
         "button_primary_background_fill_dark": "*primary_600",
         "button_primary_text_color": "white",
-        "color_accent_soft": "*primary_100",
+        "color_accent_soft": "#e3f5f1",
         "color_accent_soft_dark": "*neutral_800",
         "border_color_accent_subdued": "*primary_200",
         "border_color_accent_subdued_dark": "*neutral_700",

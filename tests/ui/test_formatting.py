@@ -73,10 +73,15 @@ def test_a_load_shows_stage_and_share() -> None:
 
 def test_the_choice_of_a_precision_says_what_it_costs_to_choose() -> None:
     assert model_choices((FULL, NF4, INT8)) == [
-        ("tiny · full precision", "tiny"),
-        ("tiny · 4-bit NF4 (loads when first used)", "tiny:nf4"),
-        ("tiny · int8 (not possible here)", "tiny:int8"),
+        ("full precision", "tiny"),
+        ("4-bit NF4 (loads when first used)", "tiny:nf4"),
+        ("int8 (not possible here)", "tiny:int8"),
     ]
+
+
+def test_with_several_models_a_choice_names_its_model() -> None:
+    labels = [label for label, _ in model_choices((FULL, replace(FULL, id="big", name="big")))]
+    assert labels == ["full precision · tiny", "full precision · big"]
 
 
 def test_the_header_escapes_what_it_shows_and_gives_the_reason() -> None:
@@ -95,4 +100,4 @@ def test_the_meter_shows_both_numbers_and_nothing_while_unknown() -> None:
 def test_the_header_shows_state_and_memory() -> None:
     html = header_badges(replace(FULL, state=LoadState.LOADING), LoadProgress("tiny", "reading", 0.5))
     assert "loading tiny: reading, 50 %" in html
-    assert "513 MiB weights" in html
+    assert "513 MiB" in html
