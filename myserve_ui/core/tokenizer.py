@@ -24,6 +24,13 @@ class Tokenizer(Protocol):
         """Text of ids, special tokens left out, spaces as they are; an unfinished character becomes U+FFFD."""
         ...
 
+    def token_bytes(self) -> Sequence[bytes]:
+        """Bytes that each of the vocab_size ids adds to a text; none for special tokens and for rows without a word.
+
+        Reads the whole vocabulary: for a grammar, made once. Raises InvalidRequestError if the tokenizer does not tell.
+        """
+        ...
+
     def render_chat(self, messages: Sequence[Message], *, continue_final_message: bool = False) -> list[int]:
         """Ids of the chat template over `messages`, ready for the assistant's turn; no second BOS.
 

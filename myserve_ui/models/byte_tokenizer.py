@@ -40,6 +40,10 @@ class ByteTokenizer:
         """Text of the bytes among `token_ids`; broken UTF-8 becomes U+FFFD."""
         return bytes(token_id for token_id in token_ids if token_id < NUM_BYTES).decode("utf-8", errors="replace")
 
+    def token_bytes(self) -> tuple[bytes, ...]:
+        """Bytes that each id adds to a text; see core."""
+        return tuple(bytes([token_id]) if token_id < NUM_BYTES else b"" for token_id in range(self.vocab_size))
+
     def render_chat(self, messages: Sequence[Message], *, continue_final_message: bool = False) -> list[int]:
         """Ids of the chat, ready for the assistant's turn or in the middle of the last message."""
         text = "\n".join(f"{message.role}: {message.content}" for message in messages)

@@ -11,6 +11,7 @@ from transformers import PreTrainedTokenizerBase
 from myserve_ui.core.requests import Message
 from myserve_ui.errors import InvalidRequestError, ModelLoadError
 from myserve_ui.models.control_tokens import ControlTokens, find_control_tokens
+from myserve_ui.models.token_bytes import read_token_bytes
 
 MAX_REASON_LENGTH = 300
 
@@ -47,6 +48,10 @@ class HuggingFaceTokenizer:
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of ids, special tokens left out; ids without a word are left out too."""
         return self._special_as_ids.decode(list(token_ids), skip_special_tokens=True)
+
+    def token_bytes(self) -> tuple[bytes, ...]:
+        """Bytes that each id adds to a text; see core. Raises InvalidRequestError for WordPiece and the like."""
+        return read_token_bytes(self._special_as_ids, self.vocab_size)
 
     def render_chat(self, messages: Sequence[Message], *, continue_final_message: bool = False) -> list[int]:
         """Ids of the chat template over `messages`; see core."""
