@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from enum import Enum
 
 
-@dataclass(frozen=True, slots=True)
-class ToolFormat:
+class ToolFormat(Enum):
     """A call is `begin`, a JSON object with the function's name and its arguments, `end`.
 
     Without a `begin` a call is an answer that begins with the object, and there is one at most.
     """
 
-    begin: str
-    end: str
-    arguments_key: str
+    HERMES = ("<tool_call>", "</tool_call>", "arguments")
+    """Hermes 2 and 3, Qwen 2.5 and 3, SmolLM3: https://github.com/NousResearch/Hermes-Function-Calling."""
+    LLAMA_JSON = ("", "", "parameters")
+    """Llama 3.1 to 3.3."""
+
+    def __init__(self, begin: str, end: str, arguments_key: str) -> None:
+        self.begin = begin
+        self.end = end
+        self.arguments_key = arguments_key
 
     @property
     def can_repeat(self) -> bool:
@@ -30,9 +35,3 @@ class ToolFormat:
     def closing(self) -> str:
         """What stands after the arguments."""
         return "}\n" + self.end if self.end else "}"
-
-
-HERMES = ToolFormat("<tool_call>", "</tool_call>", "arguments")
-"""Hermes 2 and 3, Qwen 2.5 and 3, SmolLM3: https://github.com/NousResearch/Hermes-Function-Calling."""
-LLAMA_JSON = ToolFormat("", "", "parameters")
-"""Llama 3.1 to 3.3."""

@@ -11,16 +11,16 @@ from tokenizers import Tokenizer as RustTokenizer
 from transformers import PreTrainedTokenizerBase
 
 from myserve_ui.core.requests import Message
-from myserve_ui.core.tool_format import HERMES, ToolFormat
+from myserve_ui.core.tool_format import ToolFormat
 from myserve_ui.core.tools import Tool
 from myserve_ui.errors import InvalidRequestError, ModelLoadError
 from myserve_ui.models.control_tokens import ControlTokens, find_control_tokens
 from myserve_ui.models.template_values import message_value, tool_value
 from myserve_ui.models.token_bytes import read_token_bytes
-from myserve_ui.models.tool_templates import NOT_TAKEN, PROBE_CHAT, PROBE_TOOL, recognise_tool_format
+from myserve_ui.models.tool_templates import NOT_TAKEN, recognise_tool_format, takes_tools
 
 MAX_REASON_LENGTH = 300
-SPOKEN_TOKENS = frozenset({HERMES.begin, HERMES.end})
+SPOKEN_TOKENS = frozenset({ToolFormat.HERMES.begin, ToolFormat.HERMES.end})
 """Part of an answer's text, though some models count them among the special tokens."""
 
 
@@ -88,14 +88,11 @@ class HuggingFaceTokenizer:
     @cached_property
     def _tool_support(self) -> ToolFormat | str:
         """The format of calls, or why there is none: found by trying once."""
-        try:
-            if self._render(PROBE_CHAT, (), False) == self._render(PROBE_CHAT, (PROBE_TOOL,), False):
-                return NOT_TAKEN
-        except InvalidRequestError:
+        if not self.has_chat_template or not takes_tools(self._render):
             return NOT_TAKEN
         return recognise_tool_format(str(self._tokenizer.get_chat_template(tools=[{}])))
 
-    def _render(self, messages: Sequence[Message], tools: Sequence[Tool], continue_final_message: bool) -> str:
+    def _render(self, messages: Sequence[Message], tools: Sequence[Tool], continue_final_message: bool = False) -> str:
         mark = self._control_tokens.mark
         try:
             rendered = self._tokenizer.apply_chat_template(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from myserve_ui.core.requests import Message
-from myserve_ui.core.tool_format import HERMES, LLAMA_JSON, ToolFormat
-from myserve_ui.core.tools import Tool
+from collections.abc import Callable, Sequence
 
-PROBE_CHAT = (Message("user", "probe"),)
-PROBE_TOOL = Tool(name="probe", parameters='{"type":"object","properties":{}}', description="probe")
+from myserve_ui.core.requests import Message
+from myserve_ui.core.tool_format import ToolFormat
+from myserve_ui.core.tools import Tool
+from myserve_ui.errors import InvalidRequestError
+
+Render = Callable[[Sequence[Message], Sequence[Tool]], str]
+"""Renders a chat; raises InvalidRequestError where the template refuses."""
+
 NOT_TAKEN = "This model's chat template takes no tools: leave tools out, or use a model that was trained to call them."
 
 OTHER_FORMATS = {
@@ -20,15 +24,25 @@ OTHER_FORMATS = {
 """A word of the template -> what the format is called. Some of them use <tool_call> too, with another inside."""
 
 
+def takes_tools(render: Render) -> bool:
+    """Whether a function that is offered changes the prompt: templates that know nothing of tools ignore them."""
+    chat = (Message("user", "probe"),)
+    probe = Tool(name="probe", parameters='{"type":"object","properties":{}}', description="probe")
+    try:
+        return render(chat, (probe,)) != render(chat, ())
+    except InvalidRequestError:
+        return False
+
+
 def recognise_tool_format(template: str) -> ToolFormat | str:
     """The format that `template`, which takes tools, teaches; or why it cannot be served."""
     for word, name in OTHER_FORMATS.items():
         if word in template:
             return _unread(name)
-    if HERMES.begin in template and HERMES.end in template:
-        return HERMES
+    if ToolFormat.HERMES.begin in template and ToolFormat.HERMES.end in template:
+        return ToolFormat.HERMES
     if '"parameters": ' in template and '{"name": function name' in template:
-        return LLAMA_JSON
+        return ToolFormat.LLAMA_JSON
     return _unread("a format that is not known here")
 
 
