@@ -33,8 +33,8 @@ class CallBody(Protocol):
         """Read on. Not called again once there is a rest."""
         ...
 
-    def finish(self) -> str:
-        """The answer has ended inside the call: what of it is text."""
+    def finish(self) -> str | None:
+        """The answer has ended inside the call: the text that it is now, or None if it is a call all the same."""
         ...
 
 
@@ -84,8 +84,8 @@ class HeldBody:
         brace = self._text.find("}") if self._are_arguments_whole else -1
         return CallNews(rest=None if brace < 0 else self._text[brace + 1 :], name=name, arguments=arguments)
 
-    def finish(self) -> str:
-        return ""
+    def finish(self) -> None:
+        return None
 
     def _read_opening(self) -> str | None:
         if (opening := self._opening.match(self._text)) is None:

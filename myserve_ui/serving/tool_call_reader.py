@@ -63,7 +63,7 @@ class ToolCallReader:
         """The answer has ended; what was held back is told."""
         if self._body is not None:
             unfinished = self._body.finish()
-            self._text += self._opening + unfinished if unfinished else ""
+            self._text += "" if unfinished is None else self._opening + unfinished
         elif not self._awaits_closing and not (self._num_calls and self._unread.isspace()):
             self._text += self._unread
         self._unread = ""
