@@ -26,7 +26,8 @@ HERMES_TEMPLATE = """\
 
 LLAMA_TEMPLATE = """\
 {%- if tools %}{{ '<|im_start|>system\\nRespond in the format {"name": function name, "parameters": {}}.\\n' }}
-{%- for tool in tools %}{{ tool.function.name + ': ' + tool.function.description + '\\n' }}{% endfor %}{{ '<|im_end|>\\n' }}{% endif %}
+{%- for tool in tools %}{{ tool.function.name + ': ' + tool.function.description + '\\n' }}{% endfor %}
+{{- '<|im_end|>\\n' }}{% endif %}
 {%- for message in messages %}{{ '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}
 {%- endfor %}
 {%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"""
