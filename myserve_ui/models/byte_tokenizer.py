@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from myserve_ui.core.requests import Message
 from myserve_ui.errors import InvalidRequestError
@@ -22,6 +23,7 @@ class ByteTokenizer:
     has_chat_template = True
     bos_token_id: int | None = BOS_TOKEN_ID
     eos_token_id = EOS_TOKEN_ID
+    special_tokens: Mapping[int, str] = MappingProxyType({BOS_TOKEN_ID: "<bos>", EOS_TOKEN_ID: "<eos>"})
 
     def __init__(self, vocab_size: int = SMALLEST_VOCABULARY) -> None:
         if vocab_size < SMALLEST_VOCABULARY:
@@ -39,6 +41,10 @@ class ByteTokenizer:
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of the bytes among `token_ids`; broken UTF-8 becomes U+FFFD."""
         return bytes(token_id for token_id in token_ids if token_id < NUM_BYTES).decode("utf-8", errors="replace")
+
+    def token_bytes(self) -> tuple[bytes, ...]:
+        """Bytes that each id adds to a text; see core."""
+        return tuple(bytes([token_id]) if token_id < NUM_BYTES else b"" for token_id in range(self.vocab_size))
 
     def render_chat(self, messages: Sequence[Message], *, continue_final_message: bool = False) -> list[int]:
         """Ids of the chat, ready for the assistant's turn or in the middle of the last message."""

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
 from myserve_ui import __version__
@@ -15,10 +15,12 @@ from myserve_ui.core.engine_request import EngineRequest
 from myserve_ui.core.model_info import EngineStatus, LoadProgress, LoadState, ModelInfo, ServiceStatus
 from myserve_ui.core.outputs import RequestOutput
 from myserve_ui.core.requests import ChatRequest, CompletionRequest
+from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.errors import ShuttingDownError
 from myserve_ui.serving.engine_pool import EnginePool, RunningEngine, engine_status
 from myserve_ui.serving.request_checks import check_prompt, check_token_ids, fit_to_context, other_choice
 from myserve_ui.serving.request_stream import RequestStream, StreamLimits
+from myserve_ui.serving.service_metrics import ServiceMetrics
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +34,7 @@ class ChatService:
     def __init__(
         self, pool: EnginePool, *, limits: StreamLimits | None = None, stall_seconds: float = 60.0, grace: float = 10.0
     ) -> None:
+        self.metrics = ServiceMetrics()
         self._pool = pool
         self._limits = limits or StreamLimits()
         self._stall_seconds = stall_seconds
@@ -61,25 +64,46 @@ class ChatService:
         Everything that can be refused is refused here: ModelNotFoundError, ModelLoadingError (and the load starts),
         InvalidRequestError, ContextLengthExceededError, OverloadedError, ShuttingDownError, EngineDeadError.
         """
-        engine = self._engine(request.model)
-        render = engine.loaded.tokenizer.render_chat
-        prompt = await asyncio.to_thread(
-            render, request.messages, continue_final_message=request.continue_final_message
-        )
-        return self._submit(engine, prompt, request, n=n, field="messages")
+        with self.metrics.counting_refusals():
+            engine = self._engine(request.model)
+            prompt = await self._render(engine, request)
+            await _read_vocabulary(engine, request.params)
+            return self._submit(engine, self._choices(engine, prompt, request, n=n, field="messages"))
 
     async def start_completion(self, request: CompletionRequest) -> RequestStream:
         """Open the stream of a text completion; refuses like start_chat_choices."""
-        return (await self.start_completion_choices(request, 1))[0]
+        return (await self.start_completions([request], 1))[0]
 
-    async def start_completion_choices(self, request: CompletionRequest, n: int) -> list[RequestStream]:
-        """Open the streams of `n` completions of one prompt; refuses like start_chat_choices."""
-        engine = self._engine(request.model)
-        prompt = await self._completion_prompt(engine, request.prompt)
-        params = request.params
-        if params.max_tokens is None:
-            params = replace(params, max_tokens=max(COMPLETION_MAX_TOKENS, params.min_tokens))
-        return self._submit(engine, prompt, replace(request, params=params), n=n, field="prompt")
+    async def start_completions(self, requests: Sequence[CompletionRequest], n: int) -> list[RequestStream]:
+        """Open the streams of `n` completions of each prompt, prompt by prompt; all or none.
+
+        The requests ask the same model. Refuses like start_chat_choices.
+        """
+        with self.metrics.counting_refusals():
+            engine = self._engine(requests[0].model)
+            await _read_vocabulary(engine, requests[0].params)
+            asked: list[EngineRequest] = []
+            for index, request in enumerate(requests):
+                field = "prompt" if len(requests) == 1 else f"prompt[{index}]"
+                prompt = await self._completion_prompt(engine, request.prompt, field)
+                asked += self._choices(engine, prompt, _with_completion_length(request), n=n, field=field)
+            return self._submit(engine, asked)
+
+    async def tokenize(self, asked: ChatRequest | CompletionRequest, *, add_special_tokens: bool = True) -> list[int]:
+        """The prompt's ids: of the rendered chat, or of the text. Refuses like start_chat_choices."""
+        engine = self._engine(asked.model)
+        if isinstance(asked, ChatRequest):
+            return await self._render(engine, asked)
+        if not isinstance(asked.prompt, str):
+            return list(asked.prompt)
+        encode = engine.loaded.tokenizer.encode
+        return await asyncio.to_thread(encode, asked.prompt, add_special_tokens=add_special_tokens)
+
+    async def detokenize(self, token_ids: Sequence[int], model: str) -> str:
+        """The text of `token_ids`, special tokens left out. Raises InvalidRequestError for an unknown id."""
+        tokenizer = self._engine(model).loaded.tokenizer
+        check_token_ids(token_ids, tokenizer.vocab_size, "tokens")
+        return await asyncio.to_thread(tokenizer.decode, token_ids)
 
     def status(self) -> ServiceStatus:
         """How the service stands at this moment."""
@@ -114,26 +138,32 @@ class ChatService:
             raise ShuttingDownError("The app is shutting down and takes no new requests.")
         return self._pool.engine(model)
 
-    async def _completion_prompt(self, engine: RunningEngine, prompt: str | tuple[int, ...]) -> list[int]:
+    async def _render(self, engine: RunningEngine, request: ChatRequest) -> list[int]:
+        return await asyncio.to_thread(
+            engine.loaded.tokenizer.render_chat,
+            request.messages,
+            continue_final_message=request.continue_final_message,
+        )
+
+    async def _completion_prompt(self, engine: RunningEngine, prompt: str | tuple[int, ...], field: str) -> list[int]:
         tokenizer = engine.loaded.tokenizer
         if not isinstance(prompt, str):
-            check_token_ids(prompt, tokenizer.vocab_size, "prompt")
+            check_token_ids(prompt, tokenizer.vocab_size, field)
             return list(prompt)
         token_ids = await asyncio.to_thread(tokenizer.encode, prompt)
         if token_ids or tokenizer.bos_token_id is None:
             return token_ids
         return [tokenizer.bos_token_id]
 
-    def _submit(
+    def _choices(
         self, engine: RunningEngine, prompt: list[int], asked: ChatRequest | CompletionRequest, *, n: int, field: str
-    ) -> list[RequestStream]:
-        """Queue `n` answers to the prompt, all or none; `field` is what the client called the prompt."""
+    ) -> list[EngineRequest]:
+        """Requests for `n` answers to the prompt; `field` is what the client called the prompt."""
         check_prompt(len(prompt), engine.max_model_len, field)
         params = fit_to_context(asked.params.resolve(engine.loaded.defaults), len(prompt), engine.max_model_len)
-        check_token_ids(params.stop_token_ids, engine.loaded.tokenizer.vocab_size, "stop_token_ids")
-        check_token_ids(
-            [token_id for token_id, _ in params.logit_bias], engine.loaded.tokenizer.vocab_size, "logit_bias"
-        )
+        vocab_size = engine.loaded.tokenizer.vocab_size
+        check_token_ids(params.stop_token_ids, vocab_size, "stop_token_ids")
+        check_token_ids([token_id for token_id, _ in params.logit_bias], vocab_size, "logit_bias")
         first = EngineRequest(
             request_id=f"req-{uuid.uuid4().hex}",
             prompt_token_ids=tuple(prompt),
@@ -141,12 +171,22 @@ class ChatService:
             arrival=engine.thread.now(),
             cache_prompt=asked.cache_prompt,
         )
-        requests = [first, *(other_choice(first, choice) for choice in range(1, n))]
+        return [first, *(other_choice(first, choice) for choice in range(1, n))]
 
-        def open_stream(latest: RequestOutput) -> RequestStream:
-            return RequestStream(
-                latest, model=engine.info, prompt_token_ids=first.prompt_token_ids, limits=self._limits
+    def _submit(self, engine: RunningEngine, requests: Sequence[EngineRequest]) -> list[RequestStream]:
+        """Queue the requests, all or none."""
+        prompts = {request.request_id: request.prompt_token_ids for request in requests}
+
+        def open_stream(first: RequestOutput) -> RequestStream:
+            stream = RequestStream(
+                first,
+                model=engine.info,
+                tokenizer=engine.loaded.tokenizer,
+                prompt_token_ids=prompts[first.request_id],
+                limits=self._limits,
             )
+            stream.on_output = self.metrics.meter(engine.info.id).see
+            return stream
 
         return engine.thread.submit(requests, open_stream)
 
@@ -162,3 +202,16 @@ class ChatService:
         if stalled := [engine.model for engine in engines if engine.stalled]:
             return f"The engine of {', '.join(stalled)} has work but finishes no step.", "engine_stalled"
         return None, None
+
+
+async def _read_vocabulary(engine: RunningEngine, params: SamplingParams) -> None:
+    """Log-probabilities are told with the tokens' bytes; reading those takes long enough to be kept off the loop."""
+    if params.logprobs is not None:
+        await asyncio.to_thread(engine.loaded.tokenizer.token_bytes)
+
+
+def _with_completion_length(request: CompletionRequest) -> CompletionRequest:
+    params = request.params
+    if params.max_tokens is not None:
+        return request
+    return replace(request, params=replace(params, max_tokens=max(COMPLETION_MAX_TOKENS, params.min_tokens)))

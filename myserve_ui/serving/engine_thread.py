@@ -15,7 +15,7 @@ from myserve_ui.core.outputs import RequestOutput, RequestState, Usage
 from myserve_ui.core.timings import RequestTimings
 from myserve_ui.engine.engine import Engine
 from myserve_ui.engine.stats import EngineSnapshot
-from myserve_ui.errors import EngineDeadError, OverloadedError
+from myserve_ui.errors import EngineDeadError, InvalidRequestError, OverloadedError
 from myserve_ui.serving.request_stream import RequestStream
 from myserve_ui.serving.turnstile import Turnstile
 
@@ -122,7 +122,10 @@ class EngineThread:
 
     def _refuse_when_full(self, num_new: int) -> None:
         waiting = max(len(self._streams) - self._engine.config.max_num_seqs, 0)
-        if len(self._streams) + num_new > self._engine.config.max_num_seqs + self._max_waiting:
+        most = self._engine.config.max_num_seqs + self._max_waiting
+        if num_new > most:
+            raise InvalidRequestError(f"{num_new} answers in one request are more than the {most} that fit.", param="n")
+        if len(self._streams) + num_new > most:
             raise OverloadedError(
                 f"{waiting} requests are waiting, and no more than {self._max_waiting} may; try again soon."
             )

@@ -10,6 +10,7 @@ from typing import Self
 
 from myserve_ui.core.model_info import ModelInfo
 from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState
+from myserve_ui.core.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +29,22 @@ class RequestStream:
     """
 
     def __init__(
-        self, first: RequestOutput, *, model: ModelInfo, prompt_token_ids: tuple[int, ...], limits: StreamLimits
+        self,
+        first: RequestOutput,
+        *,
+        model: ModelInfo,
+        tokenizer: Tokenizer,
+        prompt_token_ids: tuple[int, ...],
+        limits: StreamLimits,
     ) -> None:
         self.request_id = first.request_id
         self.model = model
+        self.tokenizer = tokenizer
         self.prompt_token_ids = prompt_token_ids
         self.on_abort: Callable[[str], None] = lambda _request_id: None
         """Told the request's id when the reader leaves before the end."""
+        self.on_output: Callable[[RequestOutput], None] = lambda _output: None
+        """Told every output of the engine, and of an abort, as it comes."""
         self.queue_position: Callable[[str], int | None] = lambda _request_id: None
         self._limits = limits
         self._loop = asyncio.get_running_loop()
@@ -50,6 +60,7 @@ class RequestStream:
             self._latest = output
             if output.finish_reason is not None:
                 self._timer.cancel()
+            self.on_output(output)
             self._pending = output if self._pending is None else merge_outputs(self._pending, output)
             self._arrived.set()
 
@@ -77,7 +88,8 @@ class RequestStream:
         self._ended = True
         self._timer.cancel()
         if self._latest.finish_reason is None:
-            self._latest = replace(self._latest, finish_reason=FinishReason.ABORT)
+            self._latest = replace(self._without_news(), finish_reason=FinishReason.ABORT)
+            self.on_output(self._latest)
             self.on_abort(self.request_id)
 
     async def __aenter__(self) -> Self:
