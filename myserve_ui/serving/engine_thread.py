@@ -88,7 +88,7 @@ class EngineThread:
         return [self._open(request, open_stream) for request in requests]
 
     def _open(self, request: EngineRequest, open_stream: Callable[[RequestOutput], RequestStream]) -> RequestStream:
-        stream = open_stream(_first_output(request))
+        stream = open_stream(first_output(request))
         stream.on_abort = self.abort
         stream.queue_position = self.queue_position
         self._streams[request.request_id] = stream
@@ -208,7 +208,8 @@ class EngineThread:
         return stream
 
 
-def _first_output(request: EngineRequest) -> RequestOutput:
+def first_output(request: EngineRequest) -> RequestOutput:
+    """How a request stands before the engine has seen it."""
     return RequestOutput(
         request_id=request.request_id,
         state=RequestState.WAITING,

@@ -41,9 +41,11 @@ class RequestStream:
         self.model = model
         self.tokenizer = tokenizer
         self.prompt_token_ids = prompt_token_ids
+        self.from_cache = False
+        """True if the whole answer was at hand before the request began."""
         self.on_abort: Callable[[str], None] = lambda _request_id: None
         """Told the request's id when the reader leaves before the end."""
-        self.on_output: Callable[[RequestOutput], None] = lambda _output: None
+        self.observers: list[Callable[[RequestOutput], None]] = []
         """Told every output of the engine, and of an abort, as it comes."""
         self.queue_position: Callable[[str], int | None] = lambda _request_id: None
         self._limits = limits
@@ -60,7 +62,7 @@ class RequestStream:
             self._latest = output
             if output.finish_reason is not None:
                 self._timer.cancel()
-            self.on_output(output)
+            self._tell(output)
             self._pending = output if self._pending is None else merge_outputs(self._pending, output)
             self._arrived.set()
 
@@ -89,7 +91,7 @@ class RequestStream:
         self._timer.cancel()
         if self._latest.finish_reason is None:
             self._latest = replace(self._without_news(), finish_reason=FinishReason.ABORT)
-            self.on_output(self._latest)
+            self._tell(self._latest)
             self.on_abort(self.request_id)
 
     async def __aenter__(self) -> Self:
@@ -99,6 +101,10 @@ class RequestStream:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+    def _tell(self, output: RequestOutput) -> None:
+        for observe in self.observers:
+            observe(output)
 
     async def _wait(self) -> None:
         try:
