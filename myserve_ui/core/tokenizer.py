@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from myserve_ui.core.requests import Message
@@ -15,6 +15,8 @@ class Tokenizer(Protocol):
     """Ids are in [0, vocab_size): the rows of the model's output, not only the words in the vocabulary file."""
     bos_token_id: int | None
     has_chat_template: bool
+    special_tokens: Mapping[int, str]
+    """Names of the ids that add nothing to a text, such as end tokens."""
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """Ids of plain text. Special tokens written as text stay text; BOS only if the tokenizer itself adds one."""
@@ -27,7 +29,7 @@ class Tokenizer(Protocol):
     def token_bytes(self) -> Sequence[bytes]:
         """Bytes that each of the vocab_size ids adds to a text; none for special tokens and for rows without a word.
 
-        Reads the whole vocabulary: for a grammar, made once. Raises InvalidRequestError if the tokenizer does not tell.
+        Reads the whole vocabulary, once. Raises InvalidRequestError if the tokenizer does not tell.
         """
         ...
 

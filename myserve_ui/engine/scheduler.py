@@ -102,6 +102,8 @@ class Scheduler:
         self.admitted_prompt_tokens = 0
         """Prompt tokens of every request that was ever admitted, cached ones included."""
         self._copies: list[SlotCopy] = []
+        self._most_running: int | None = None
+        """After a lack of memory: how many may run until one of them has left."""
 
     @property
     def has_work(self) -> bool:
@@ -153,6 +155,30 @@ class Scheduler:
         # what a failed step wrote is not to be trusted, so nothing of it is kept for others
         self._leave(sequence, keep=reason is not FinishReason.ERROR)
 
+    def take_back(self, batch: ScheduledBatch) -> None:
+        """A step was not done: clear again what it should have cleared."""
+        self.slots.mark_dirty(batch.clears)
+
+    def relieve_memory(self, batch: ScheduledBatch) -> Sequence | None:
+        """A step ran out of memory: give back what can be missed most easily.
+
+        Kept rows first, then the place of the newest sequence, which goes on once another has left. If there was one
+        sequence alone, it cannot be served: it is returned, still running.
+        """
+        self.take_back(batch)
+        unmade = [sequence for sequence in self.running if any(copy.target == sequence.slot for copy in batch.copies)]
+        for sequence in reversed(unmade):  # their rows lack what should have been copied
+            self._preempt(sequence, keep=False)
+        if self.slots.kept_tokens:
+            self.slots.forget()
+            return None
+        if len(self.running) == 1 and not unmade:
+            return self.running[0]
+        if not unmade:
+            self._preempt(self.running[-1], keep=False)
+        self._most_running = len(self.running)
+        return None
+
     def check(self) -> None:
         """Integrity of the books against the slot manager; an AssertionError is a mistake of ours."""
         self.slots.check()
@@ -181,7 +207,7 @@ class Scheduler:
 
     def _admit(self) -> Sequence | None:
         """Move the first waiting sequence to running if a row and memory for all its tokens are there."""
-        if len(self.running) >= self.max_num_seqs:
+        if len(self.running) >= (self._most_running or self.max_num_seqs):
             return None
         sequence = next((sequence for sequence in self.waiting if not self._waits_for_parent(sequence)), None)
         if sequence is None:
@@ -207,15 +233,16 @@ class Scheduler:
             for other in (*self.running, *self.waiting)
         )
 
-    def _preempt(self, sequence: Sequence) -> None:
+    def _preempt(self, sequence: Sequence, *, keep: bool = True) -> None:
         self.num_preemptions += 1
-        self._leave(sequence)
+        self._leave(sequence, keep=keep)
         sequence.num_computed_tokens = 0
         self.waiting.appendleft(sequence)
 
     def _leave(self, sequence: Sequence, *, keep: bool = True) -> None:
         if sequence in self.running:
             self.running.remove(sequence)
+            self._most_running = None
             self.slots.release(_slot(sequence), keep=keep)
             sequence.slot = None
 

@@ -48,6 +48,7 @@ class Sequence:
         self._pending_logprobs: list[TokenLogprob] = []
         self._pending_prompt_logprobs: list[TokenLogprob] = []
         self._num_reported_tokens = 0
+        self._uniform: float | None = None
 
     @property
     def num_tokens(self) -> int:
@@ -92,9 +93,19 @@ class Sequence:
         """Report those of the next prompt tokens."""
         self._pending_prompt_logprobs += logprobs
 
+    def uniform(self) -> float:
+        """The random number in [0, 1) that draws the next token: the same one until a token is appended.
+
+        So a step that fails after the draw, and is done again, changes nothing of what a seed gives.
+        """
+        if self._uniform is None:
+            self._uniform = self.random.random()
+        return self._uniform
+
     def append_token(self, token_id: int, eos_token_ids: frozenset[int], now: float) -> None:
         """Add a sampled token and finish if it ends the answer: an end token, a stop string, or the length."""
         self.token_ids.append(token_id)
+        self._uniform = None
         if self.params.presence_penalty or self.params.frequency_penalty:
             self.output_counts[token_id] += 1
         first = now if self.timings.first_token is None else self.timings.first_token

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from myserve_ui.core.requests import Message
 from myserve_ui.errors import InvalidRequestError
@@ -22,6 +23,7 @@ class ByteTokenizer:
     has_chat_template = True
     bos_token_id: int | None = BOS_TOKEN_ID
     eos_token_id = EOS_TOKEN_ID
+    special_tokens: Mapping[int, str] = MappingProxyType({BOS_TOKEN_ID: "<bos>", EOS_TOKEN_ID: "<eos>"})
 
     def __init__(self, vocab_size: int = SMALLEST_VOCABULARY) -> None:
         if vocab_size < SMALLEST_VOCABULARY:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import jinja2
 from tokenizers import Tokenizer as RustTokenizer
@@ -33,6 +33,10 @@ class HuggingFaceTokenizer:
         self.vocab_size = vocab_size
         self.bos_token_id: int | None = tokenizer.bos_token_id
         self.has_chat_template = bool(tokenizer.chat_template)
+        self.special_tokens: Mapping[int, str] = {
+            token_id: token.content for token_id, token in tokenizer.added_tokens_decoder.items() if token.special
+        }
+        self._token_bytes: tuple[bytes, ...] | None = None
         self._tokenizer = tokenizer
         self._special_as_ids = _copy(backend, encode_special_tokens=False)
         self._special_as_text = _copy(backend, encode_special_tokens=True)
@@ -51,7 +55,9 @@ class HuggingFaceTokenizer:
 
     def token_bytes(self) -> tuple[bytes, ...]:
         """Bytes that each id adds to a text; see core. Raises InvalidRequestError for WordPiece and the like."""
-        return read_token_bytes(self._special_as_ids, self.vocab_size)
+        if self._token_bytes is None:
+            self._token_bytes = read_token_bytes(self._special_as_ids, self.vocab_size)
+        return self._token_bytes
 
     def render_chat(self, messages: Sequence[Message], *, continue_final_message: bool = False) -> list[int]:
         """Ids of the chat template over `messages`; see core."""

@@ -7,20 +7,25 @@ import contextlib
 import logging
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
 from myserve_ui import __version__
 from myserve_ui.core.model_info import EngineStatus, LoadProgress, LoadState, ModelInfo, ServiceStatus
 from myserve_ui.core.outputs import RequestOutput
 from myserve_ui.core.requests import ChatRequest, CompletionRequest
+from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.core.structured_output import StructuredOutput
+from myserve_ui.core.timings import RequestTimings
 from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.grammar_compiler import CompiledGrammar
 from myserve_ui.errors import ShuttingDownError
 from myserve_ui.serving.engine_pool import EnginePool, RunningEngine, engine_status
+from myserve_ui.serving.engine_thread import first_output
 from myserve_ui.serving.request_checks import check_prompt, check_token_ids, fit_to_context, other_choice
 from myserve_ui.serving.request_stream import RequestStream, StreamLimits
+from myserve_ui.serving.response_cache import AnswerRecorder, ResponseCache, response_key
+from myserve_ui.serving.service_metrics import ServiceMetrics
 
 logger = logging.getLogger(__name__)
 
@@ -32,10 +37,18 @@ class ChatService:
     """The narrow waist: validates a request, turns it into ids off the event loop, and opens its stream."""
 
     def __init__(
-        self, pool: EnginePool, *, limits: StreamLimits | None = None, stall_seconds: float = 60.0, grace: float = 10.0
+        self,
+        pool: EnginePool,
+        *,
+        limits: StreamLimits | None = None,
+        cache: ResponseCache | None = None,
+        stall_seconds: float = 60.0,
+        grace: float = 10.0,
     ) -> None:
+        self.metrics = ServiceMetrics()
         self._pool = pool
         self._limits = limits or StreamLimits()
+        self._cache = cache or ResponseCache(0, 0)
         self._stall_seconds = stall_seconds
         self._grace = grace
         self._started = time.monotonic()
@@ -63,25 +76,46 @@ class ChatService:
         Everything that can be refused is refused here: ModelNotFoundError, ModelLoadingError (and the load starts),
         InvalidRequestError, ContextLengthExceededError, OverloadedError, ShuttingDownError, EngineDeadError.
         """
-        engine = self._engine(request.model)
-        render = engine.loaded.tokenizer.render_chat
-        prompt = await asyncio.to_thread(
-            render, request.messages, continue_final_message=request.continue_final_message
-        )
-        return await self._submit(engine, prompt, request, n=n, field="messages")
+        with self.metrics.counting_refusals():
+            engine = self._engine(request.model)
+            prompt = await self._render(engine, request)
+            await _read_vocabulary(engine, request.params)
+            return self._answer(engine, await self._choices(engine, prompt, request, n=n, field="messages"), request)
 
     async def start_completion(self, request: CompletionRequest) -> RequestStream:
         """Open the stream of a text completion; refuses like start_chat_choices."""
-        return (await self.start_completion_choices(request, 1))[0]
+        return (await self.start_completions([request], 1))[0]
 
-    async def start_completion_choices(self, request: CompletionRequest, n: int) -> list[RequestStream]:
-        """Open the streams of `n` completions of one prompt; refuses like start_chat_choices."""
-        engine = self._engine(request.model)
-        prompt = await self._completion_prompt(engine, request.prompt)
-        params = request.params
-        if params.max_tokens is None:
-            params = replace(params, max_tokens=max(COMPLETION_MAX_TOKENS, params.min_tokens))
-        return await self._submit(engine, prompt, replace(request, params=params), n=n, field="prompt")
+    async def start_completions(self, requests: Sequence[CompletionRequest], n: int) -> list[RequestStream]:
+        """Open the streams of `n` completions of each prompt, prompt by prompt; all or none.
+
+        The requests ask the same model. Refuses like start_chat_choices.
+        """
+        with self.metrics.counting_refusals():
+            engine = self._engine(requests[0].model)
+            await _read_vocabulary(engine, requests[0].params)
+            asked: list[EngineRequest] = []
+            for index, request in enumerate(requests):
+                field = "prompt" if len(requests) == 1 else f"prompt[{index}]"
+                prompt = await self._completion_prompt(engine, request.prompt, field)
+                asked += await self._choices(engine, prompt, _with_completion_length(request), n=n, field=field)
+            return self._answer(engine, asked, requests[0])
+
+    async def tokenize(self, asked: ChatRequest | CompletionRequest, *, add_special_tokens: bool = True) -> list[int]:
+        """The prompt's ids: of the rendered chat, or of the text. Refuses like start_chat_choices."""
+        engine = self._engine(asked.model)
+        if isinstance(asked, ChatRequest):
+            return await self._render(engine, asked)
+        if not isinstance(asked.prompt, str):
+            return list(asked.prompt)
+        encode = engine.loaded.tokenizer.encode
+        return await asyncio.to_thread(encode, asked.prompt, add_special_tokens=add_special_tokens)
+
+    async def detokenize(self, token_ids: Sequence[int], model: str) -> str:
+        """The text of `token_ids`, special tokens left out. Raises InvalidRequestError for an unknown id."""
+        tokenizer = self._engine(model).loaded.tokenizer
+        check_token_ids(token_ids, tokenizer.vocab_size, "tokens")
+        return await asyncio.to_thread(tokenizer.decode, token_ids)
 
     def status(self) -> ServiceStatus:
         """How the service stands at this moment."""
@@ -97,6 +131,7 @@ class ChatService:
             uptime_seconds=time.monotonic() - self._started,
             models=models,
             engines=engines,
+            response_cache=self._cache.status(),
         )
 
     def drain(self) -> None:
@@ -116,26 +151,32 @@ class ChatService:
             raise ShuttingDownError("The app is shutting down and takes no new requests.")
         return self._pool.engine(model)
 
-    async def _completion_prompt(self, engine: RunningEngine, prompt: str | tuple[int, ...]) -> list[int]:
+    async def _render(self, engine: RunningEngine, request: ChatRequest) -> list[int]:
+        return await asyncio.to_thread(
+            engine.loaded.tokenizer.render_chat,
+            request.messages,
+            continue_final_message=request.continue_final_message,
+        )
+
+    async def _completion_prompt(self, engine: RunningEngine, prompt: str | tuple[int, ...], field: str) -> list[int]:
         tokenizer = engine.loaded.tokenizer
         if not isinstance(prompt, str):
-            check_token_ids(prompt, tokenizer.vocab_size, "prompt")
+            check_token_ids(prompt, tokenizer.vocab_size, field)
             return list(prompt)
         token_ids = await asyncio.to_thread(tokenizer.encode, prompt)
         if token_ids or tokenizer.bos_token_id is None:
             return token_ids
         return [tokenizer.bos_token_id]
 
-    async def _submit(
+    async def _choices(
         self, engine: RunningEngine, prompt: list[int], asked: ChatRequest | CompletionRequest, *, n: int, field: str
-    ) -> list[RequestStream]:
-        """Queue `n` answers to the prompt, all or none; `field` is what the client called the prompt."""
+    ) -> list[EngineRequest]:
+        """Requests for `n` answers to the prompt; `field` is what the client called the prompt."""
         check_prompt(len(prompt), engine.max_model_len, field)
         params = fit_to_context(asked.params.resolve(engine.loaded.defaults), len(prompt), engine.max_model_len)
-        check_token_ids(params.stop_token_ids, engine.loaded.tokenizer.vocab_size, "stop_token_ids")
-        check_token_ids(
-            [token_id for token_id, _ in params.logit_bias], engine.loaded.tokenizer.vocab_size, "logit_bias"
-        )
+        vocab_size = engine.loaded.tokenizer.vocab_size
+        check_token_ids(params.stop_token_ids, vocab_size, "stop_token_ids")
+        check_token_ids([token_id for token_id, _ in params.logit_bias], vocab_size, "logit_bias")
         first = EngineRequest(
             request_id=f"req-{uuid.uuid4().hex}",
             prompt_token_ids=tuple(prompt),
@@ -144,14 +185,51 @@ class ChatService:
             cache_prompt=asked.cache_prompt,
             grammar=await _compile(engine, params.structured_output),
         )
-        requests = [first, *(other_choice(first, choice) for choice in range(1, n))]
+        return [first, *(other_choice(first, choice) for choice in range(1, n))]
 
-        def open_stream(latest: RequestOutput) -> RequestStream:
-            return RequestStream(
-                latest, model=engine.info, prompt_token_ids=first.prompt_token_ids, limits=self._limits
-            )
+    def _answer(
+        self, engine: RunningEngine, requests: Sequence[EngineRequest], asked: ChatRequest | CompletionRequest
+    ) -> list[RequestStream]:
+        """Replay the answers if all of them are at hand; else queue the requests, all or none."""
+        model, owner = engine.info.id, asked.cache_owner
+        keys = [response_key(request, model=model, owner=owner) for request in requests if asked.cache_response]
+        known = [key for key in keys if key is not None]
+        if not known:
+            return self._submit(engine, requests)
+        if (answers := self._cache.find(known)) is not None:
+            return [self._replay(engine, *pair) for pair in zip(requests, answers, strict=True)]
+        streams = self._submit(engine, requests)
+        for stream, key in zip(streams, known, strict=True):
+            stream.observers.append(AnswerRecorder(self._cache, key).see)
+        return streams
+
+    def _submit(self, engine: RunningEngine, requests: Sequence[EngineRequest]) -> list[RequestStream]:
+        """Queue the requests, all or none."""
+        prompts = {request.request_id: request.prompt_token_ids for request in requests}
+
+        def open_stream(first: RequestOutput) -> RequestStream:
+            return self._open(engine, first, prompts[first.request_id])
 
         return engine.thread.submit(requests, open_stream)
+
+    def _replay(self, engine: RunningEngine, request: EngineRequest, answer: RequestOutput) -> RequestStream:
+        """The stream of an answer that is at hand; the engine does not hear of it."""
+        stream = self._open(engine, first_output(request), request.prompt_token_ids)
+        stream.from_cache = True
+        timings = RequestTimings(request.arrival, num_output_tokens=answer.usage.completion_tokens, from_cache=True)
+        stream.publish(replace(answer, request_id=request.request_id, timings=timings))
+        return stream
+
+    def _open(self, engine: RunningEngine, first: RequestOutput, prompt: tuple[int, ...]) -> RequestStream:
+        stream = RequestStream(
+            first,
+            model=engine.info,
+            tokenizer=engine.loaded.tokenizer,
+            prompt_token_ids=prompt,
+            limits=self._limits,
+        )
+        stream.observers.append(self.metrics.meter(engine.info.id).see)
+        return stream
 
     def _why_not_ready(self, default: ModelInfo, engines: tuple[EngineStatus, ...]) -> tuple[str | None, str | None]:
         if self._draining:
@@ -170,3 +248,16 @@ class ChatService:
 async def _compile(engine: RunningEngine, output: StructuredOutput | None) -> CompiledGrammar | None:
     """The grammar of a form, made off the event loop: a large one takes half a second."""
     return None if output is None else await asyncio.to_thread(engine.grammars.compile, output)
+
+
+async def _read_vocabulary(engine: RunningEngine, params: SamplingParams) -> None:
+    """Log-probabilities are told with the tokens' bytes; reading those takes long enough to be kept off the loop."""
+    if params.logprobs is not None:
+        await asyncio.to_thread(engine.loaded.tokenizer.token_bytes)
+
+
+def _with_completion_length(request: CompletionRequest) -> CompletionRequest:
+    params = request.params
+    if params.max_tokens is not None:
+        return request
+    return replace(request, params=replace(params, max_tokens=max(COMPLETION_MAX_TOKENS, params.min_tokens)))

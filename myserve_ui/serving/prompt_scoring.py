@@ -36,7 +36,13 @@ async def score_prompt(
     limits = StreamLimits(timeout=TIMEOUT)
     (stream,) = engine.thread.submit(
         [request],
-        lambda first: RequestStream(first, model=engine.info, prompt_token_ids=request.prompt_token_ids, limits=limits),
+        lambda first: RequestStream(
+            first,
+            model=engine.info,
+            tokenizer=engine.loaded.tokenizer,
+            prompt_token_ids=request.prompt_token_ids,
+            limits=limits,
+        ),
     )
     async with stream:
         async for output in stream:

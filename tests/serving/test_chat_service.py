@@ -314,9 +314,12 @@ async def test_choices_of_one_seed_differ_and_repeat_and_the_first_is_the_single
 
 async def test_choices_that_do_not_all_fit_the_queue_are_refused_whole(make_service):
     service = await make_service("llama", limits=EngineLimits(max_num_seqs=2), max_waiting=2)
-    with pytest.raises(OverloadedError):
+    with pytest.raises(InvalidRequestError, match="more than the 4"):
         await service.start_chat_choices(chat_request(max_tokens=300), 5)
     assert running(service) == [(0, 0)]
+    async with await service.start_chat(chat_request(max_tokens=300, ignore_eos=True)):
+        with pytest.raises(OverloadedError):
+            await service.start_chat_choices(chat_request(max_tokens=300), 4)
     streams = await service.start_chat_choices(chat_request(max_tokens=3, ignore_eos=True), 4)
     ends = await asyncio.gather(*(read(stream) for stream in streams))
     assert [last.usage.completion_tokens for _, last in ends] == [3, 3, 3, 3]
