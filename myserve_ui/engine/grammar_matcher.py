@@ -48,9 +48,7 @@ class Matcher:
         """Why not even a first token can be written, or None."""
         buffer = (ctypes.c_uint32 * (self.mask_bytes // 4))()
         self._matcher.unsafe_compute_mask_ptr(ctypes.addressof(buffer), self.mask_bytes)
-        if self._matcher.is_error() or not any(buffer):
-            return self._matcher.get_error() or "no answer fits it"
-        return None
+        return "no answer fits it" if self._matcher.is_error() or not any(buffer) else None
 
     def _note_failure(self, reason: str) -> None:
         if self.failure is None and self._matcher.is_error():
