@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Sequence as SequenceOf
 from dataclasses import asdict, dataclass
 
-from myserve_ui.core.engine_request import EngineRequest
 from myserve_ui.core.outputs import FinishReason, RequestOutput
+from myserve_ui.engine.engine_request import EngineRequest
+from myserve_ui.engine.grammar import Background, in_the_foreground, start_masks
 from myserve_ui.engine.logprobs import score_prompts
 from myserve_ui.engine.model_runner import Runner
 from myserve_ui.engine.sampler import Sampler
@@ -32,6 +33,16 @@ class EngineConfig:
     """Check the books at every step instead of only when idle."""
 
 
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What the engine's surroundings lend it."""
+
+    clock: Callable[[], float] = time.monotonic
+    """Seconds that never go back."""
+    background: Background = in_the_foreground
+    """Runs work beside the forward."""
+
+
 class Engine:
     """Serves many requests with one model. Not thread-safe: one owner calls add, abort and step.
 
@@ -45,16 +56,17 @@ class Engine:
         *,
         eos_token_ids: frozenset[int],
         config: EngineConfig,
-        clock: Callable[[], float] = time.monotonic,
+        host: Host | None = None,
     ) -> None:
         self.runner = runner
         self.config = config
-        self.clock = clock
+        self.clock = (host or Host()).clock
         slots = SlotManager(config.max_num_seqs, config.max_model_len, config.max_cache_tokens)
         self.scheduler = Scheduler(slots, max_num_batched_tokens=config.max_num_batched_tokens)
         self.sampler = Sampler(eos_token_ids)
         self.counters = EngineCounters()
         self._decode = decode
+        self._background = (host or Host()).background
         self._eos_token_ids = eos_token_ids
         self._sequences: dict[str, Sequence] = {}
         self._next_seq_id = itertools.count()
@@ -86,13 +98,14 @@ class Engine:
         if (batch := self.scheduler.schedule(self.clock())) is None:
             return []
         self._batch = batch
+        sequences = [chunk.sequence for chunk in batch.sampling]
+        masks = start_masks(sequences, self._background)  # computed while the forward runs
         self.runner.reserve(self.scheduler.slots.claims())
         logits = self.runner.forward(batch)  # [num_logits, vocab_size]
         score_prompts(batch, logits)
-        sampled = self.sampler.sample(
-            logits[batch.sampling_rows] if batch.num_logits > len(batch.sampling) else logits,
-            [chunk.sequence for chunk in batch.sampling],
-        )
+        if batch.num_logits > len(sequences):
+            logits = logits[batch.sampling_rows]
+        sampled = self.sampler.sample(logits, sequences, masks())
         self.scheduler.update(batch, sampled, self._eos_token_ids, self.clock())
         self.counters.steps += 1
         self.counters.generation_tokens += len(sampled.token_ids)

@@ -2,13 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as SequenceOf
+from collections.abc import Callable, Sequence as SequenceOf
+from dataclasses import dataclass
 
 import torch
 
 from myserve_ui.engine.grammar_matcher import Matcher
+from myserve_ui.engine.sequence import Sequence
 
 BITS_OF_BYTE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class RowMasks:
+    """What grammars allow in some rows of a batch."""
+
+    rows: SequenceOf[int]
+    bits: torch.Tensor  # [len(rows), mask_bytes], uint8, on the CPU
+
+
+Background = Callable[[Callable[[], RowMasks]], Callable[[], RowMasks]]
+"""Starts some work and returns what waits for its result."""
+
+
+def in_the_foreground(work: Callable[[], RowMasks]) -> Callable[[], RowMasks]:
+    """Works only once the result is asked for: where there is no thread to spare."""
+    return work
+
+
+def start_masks(sequences: SequenceOf[Sequence], background: Background) -> Callable[[], RowMasks | None]:
+    """Begin the masks of the rows that have a grammar; the result is waited for by calling what comes back."""
+    rows = [row for row, sequence in enumerate(sequences) if sequence.matcher is not None]
+    if not rows:
+        return lambda: None
+    matchers = [matcher for sequence in sequences if (matcher := sequence.matcher) is not None]
+    return background(lambda: RowMasks(rows, fill_masks(matchers)))
 
 
 def fill_masks(matchers: SequenceOf[Matcher]) -> torch.Tensor:
@@ -23,13 +51,13 @@ def fill_masks(matchers: SequenceOf[Matcher]) -> torch.Tensor:
     return masks
 
 
-def forbid_tokens(logits: torch.Tensor, rows: SequenceOf[int], masks: torch.Tensor) -> None:
-    """Lower the logits [num_seqs, vocab] of what `masks` do not allow to -inf, in place; masks[i] is for row rows[i].
+def forbid_tokens(logits: torch.Tensor, masks: RowMasks) -> None:
+    """Lower the logits [num_seqs, vocab] of what `masks` do not allow to -inf, in place.
 
     Other rows are not touched. Adding is many times quicker than filling by a boolean mask on a CPU.
     """
-    bias = mask_to_bias(masks.to(logits.device), logits.dtype)[:, : logits.shape[-1]]
-    logits.index_add_(0, torch.tensor(rows, device=logits.device), bias)
+    bias = mask_to_bias(masks.bits.to(logits.device), logits.dtype)[:, : logits.shape[-1]]
+    logits.index_add_(0, torch.tensor(masks.rows, device=logits.device), bias)
 
 
 def mask_to_bias(masks: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

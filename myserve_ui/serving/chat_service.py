@@ -11,10 +11,12 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 from myserve_ui import __version__
-from myserve_ui.core.engine_request import EngineRequest
 from myserve_ui.core.model_info import EngineStatus, LoadProgress, LoadState, ModelInfo, ServiceStatus
 from myserve_ui.core.outputs import RequestOutput
 from myserve_ui.core.requests import ChatRequest, CompletionRequest
+from myserve_ui.core.structured_output import StructuredOutput
+from myserve_ui.engine.engine_request import EngineRequest
+from myserve_ui.engine.grammar_compiler import CompiledGrammar
 from myserve_ui.errors import ShuttingDownError
 from myserve_ui.serving.engine_pool import EnginePool, RunningEngine, engine_status
 from myserve_ui.serving.request_checks import check_prompt, check_token_ids, fit_to_context, other_choice
@@ -66,7 +68,7 @@ class ChatService:
         prompt = await asyncio.to_thread(
             render, request.messages, continue_final_message=request.continue_final_message
         )
-        return self._submit(engine, prompt, request, n=n, field="messages")
+        return await self._submit(engine, prompt, request, n=n, field="messages")
 
     async def start_completion(self, request: CompletionRequest) -> RequestStream:
         """Open the stream of a text completion; refuses like start_chat_choices."""
@@ -79,7 +81,7 @@ class ChatService:
         params = request.params
         if params.max_tokens is None:
             params = replace(params, max_tokens=max(COMPLETION_MAX_TOKENS, params.min_tokens))
-        return self._submit(engine, prompt, replace(request, params=params), n=n, field="prompt")
+        return await self._submit(engine, prompt, replace(request, params=params), n=n, field="prompt")
 
     def status(self) -> ServiceStatus:
         """How the service stands at this moment."""
@@ -124,7 +126,7 @@ class ChatService:
             return token_ids
         return [tokenizer.bos_token_id]
 
-    def _submit(
+    async def _submit(
         self, engine: RunningEngine, prompt: list[int], asked: ChatRequest | CompletionRequest, *, n: int, field: str
     ) -> list[RequestStream]:
         """Queue `n` answers to the prompt, all or none; `field` is what the client called the prompt."""
@@ -140,6 +142,7 @@ class ChatService:
             params=params,
             arrival=engine.thread.now(),
             cache_prompt=asked.cache_prompt,
+            grammar=await _compile(engine, params.structured_output),
         )
         requests = [first, *(other_choice(first, choice) for choice in range(1, n))]
 
@@ -162,3 +165,8 @@ class ChatService:
         if stalled := [engine.model for engine in engines if engine.stalled]:
             return f"The engine of {', '.join(stalled)} has work but finishes no step.", "engine_stalled"
         return None, None
+
+
+async def _compile(engine: RunningEngine, output: StructuredOutput | None) -> CompiledGrammar | None:
+    """The grammar of a form, made off the event loop: a large one takes half a second."""
+    return None if output is None else await asyncio.to_thread(engine.grammars.compile, output)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from myserve_ui.core.sampling_params import SamplingParams
+from myserve_ui.engine.grammar_compiler import CompiledGrammar
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +17,8 @@ class EngineRequest:
     arrival: float
     """Engine clock, seconds."""
     cache_prompt: bool = True
+    grammar: CompiledGrammar | None = None
+    """Holds the answer to a form."""
     choice: int = 0
     """Which of several answers to one prompt; each draws from a generator of its own."""
     parent: str | None = None
