@@ -39,8 +39,9 @@ class Sequence:
         """This answer's place in its grammar."""
         self.output_counts: Counter[int] = Counter()
         """How often each token is in the answer; kept only where a penalty asks for it."""
-        self.num_scored_tokens = 1
-        """Prompt tokens whose log-probability is known, or that has none: the first, with no token before it."""
+        self.num_scored_tokens = request.first_scored
+        """Prompt tokens that are scored, or that nobody asked about: the first at least, with no token before it."""
+        self.on_logits = request.on_logits
         self._detokenizer = Detokenizer(decode, request.prompt_token_ids)
         self._stop_checker = StopChecker(request.params.stop)
         self._pending_text = ""
@@ -80,7 +81,8 @@ class Sequence:
     @property
     def wants_prompt_scores(self) -> bool:
         """True while prompt tokens are to be scored: their logits are needed, so none may come from the cache."""
-        return self.params.prompt_logprobs and self.num_scored_tokens < self.num_prompt_tokens
+        wanted = self.params.prompt_logprobs or self.on_logits is not None
+        return wanted and self.num_scored_tokens < self.num_prompt_tokens
 
     def add_logprob(self, logprob: TokenLogprob) -> None:
         """Report the log-probability of the token that was just appended."""
@@ -89,7 +91,6 @@ class Sequence:
     def add_prompt_logprobs(self, logprobs: SequenceOf[TokenLogprob]) -> None:
         """Report those of the next prompt tokens."""
         self._pending_prompt_logprobs += logprobs
-        self.num_scored_tokens += len(logprobs)
 
     def append_token(self, token_id: int, eos_token_ids: frozenset[int], now: float) -> None:
         """Add a sampled token and finish if it ends the answer: an end token, a stop string, or the length."""
