@@ -126,6 +126,8 @@ class Settings(BaseModel):
         60.0, gt=0, description="seconds with work but no finished step after which /health says stalled"
     )
     shutdown_grace: float = Field(10.0, ge=0, description="seconds that running requests get to finish at shutdown")
+    max_choices: int = Field(16, ge=1, le=128, description="answers to one prompt that a request may ask for (n)")
+    max_prompts: int = Field(64, ge=1, le=4096, description="prompts in one text completion request")
     max_body_mib: float = Field(4.0, gt=0, le=1024, description="largest request body in MiB")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="least important log line that is shown"

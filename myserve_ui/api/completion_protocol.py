@@ -4,43 +4,72 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, PlainValidator
+from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo, field_validator
 
-from myserve_ui.api.protocol import SamplingFields, WireModel
-from myserve_ui.api.validation import describe, refusal
+from myserve_ui.api.sampling_fields import SamplingFields, WireModel
+from myserve_ui.api.validation import describe, limits_of, refusal
 from myserve_ui.core.requests import CompletionRequest
 from myserve_ui.core.sampling_params import INT64_MAX, SamplingParams
 
-DEFAULT_COMPLETION_TOKENS = 16
-"""OpenAI's default for max_tokens in /v1/completions."""
 DEFAULT_PLAIN_TOKENS = 128
 """The plain routes' default for max_new_tokens."""
+MAX_TEXT_LOGPROBS = 5
+
+Prompt = str | tuple[int, ...]
 
 
-def _one_prompt(prompt: Any) -> str | tuple[int, ...]:
-    if isinstance(prompt, str):
-        return prompt
-    if not isinstance(prompt, list) or not prompt:
-        raise refusal(f"must be a string or a non-empty array of token ids, got {describe(prompt)}")
-    if all(isinstance(item, str) for item in prompt) or all(isinstance(item, list) for item in prompt):
-        raise refusal("must be a single prompt; several in one request are not supported by this server")
-    for index, token_id in enumerate(prompt):
+def read_token_ids(value: Any, where: str = "") -> tuple[int, ...]:
+    """An array of ids; `where` says which part of the field it is."""
+    if not isinstance(value, list):
+        raise refusal(f"{where}must be an array of token ids, got {describe(value)}")
+    for index, token_id in enumerate(value):
         if not isinstance(token_id, int) or isinstance(token_id, bool) or token_id < 0:
-            raise refusal(f"must hold token ids, whole numbers from 0 on; item {index} is {describe(token_id)}")
-    return tuple(prompt)
+            raise refusal(f"{where}must hold token ids, whole numbers from 0 on; item {index} is {describe(token_id)}")
+    return tuple(value)
+
+
+def read_prompts(value: Any, info: ValidationInfo) -> tuple[Prompt, ...]:
+    """One or several prompts: a string, ids, or a list of strings or of lists of ids."""
+    if isinstance(value, str):
+        return (value,)
+    if not isinstance(value, list) or not value:
+        raise refusal(f"must be a string, an array of token ids, or a non-empty array of those, got {describe(value)}")
+    if not isinstance(value[0], str | list):
+        return (read_token_ids(value),)
+    if len(value) > limits_of(info).max_prompts:
+        raise refusal(f"takes at most {limits_of(info).max_prompts} prompts on this server, got {len(value)}")
+    if all(isinstance(item, str) for item in value):
+        return tuple(value)
+    prompts = [read_token_ids(item, f"[{index}] ") for index, item in enumerate(value)]
+    if not all(prompts):
+        raise refusal(f"[{prompts.index(())}] must hold at least one token id")
+    return tuple(prompts)
 
 
 class CompletionBody(SamplingFields):
-    prompt: Annotated[str | tuple[int, ...], PlainValidator(_one_prompt)]
+    prompt: Annotated[tuple[Prompt, ...], PlainValidator(read_prompts)]
+    echo: bool | None = None
+    max_tokens: Annotated[int, Field(ge=0, le=INT64_MAX)] | None = None
+    logprobs: Annotated[int, Field(ge=0, le=MAX_TEXT_LOGPROBS)] | None = None
 
-    def to_request(self) -> CompletionRequest:
-        max_tokens = DEFAULT_COMPLETION_TOKENS if self.max_tokens is None else self.max_tokens
-        return CompletionRequest(
-            prompt=self.prompt,
-            model=self.model,
-            params=self.sampling_params(max_tokens),
-            cache_prompt=self.cache_prompt is not False,
+    @field_validator("max_tokens")
+    @classmethod
+    def _nothing_only_with_echo(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value == 0 and not info.data.get("echo"):
+            raise refusal("must be at least 1 unless echo is true, got 0")
+        return value
+
+    def to_requests(self) -> list[CompletionRequest]:
+        """One request for each prompt, in order."""
+        params = self.sampling_params(
+            self.max_tokens, self.logprobs, prompt_logprobs=bool(self.echo) and self.logprobs is not None
         )
+        return [
+            CompletionRequest(
+                prompt=prompt, model=self.model, params=params, cache_prompt=self.cache_prompt is not False
+            )
+            for prompt in self.prompt
+        ]
 
 
 def _default_length(value: Any) -> Any:

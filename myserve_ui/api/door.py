@@ -14,11 +14,15 @@ from myserve_ui.api.error_replies import ErrorBoundary
 from myserve_ui.api.fallback import FallbackRoute
 from myserve_ui.api.header_limit import HeaderLimit
 from myserve_ui.api.host_guard import HostGuard
+from myserve_ui.api.metrics import add_metrics_route
+from myserve_ui.api.replies import FrameMaker
 from myserve_ui.api.request_id import HEADER, RequestIdHeader
 from myserve_ui.api.request_intake import RequestIntake
 from myserve_ui.api.routes_generation import add_generation_routes
 from myserve_ui.api.routes_plain import add_plain_routes
 from myserve_ui.api.routes_status import add_status_routes
+from myserve_ui.api.routes_tokens import add_token_routes
+from myserve_ui.api.validation import RequestLimits
 from myserve_ui.settings import Settings
 
 if TYPE_CHECKING:
@@ -30,10 +34,12 @@ def add_api(app: FastAPI, service: ChatService, settings: Settings, *, is_browse
 
     `is_browser_path` says which paths belong to the browser app: it has its own login, body limit and 404.
     """
-    intake = RequestIntake()
-    add_generation_routes(app.router, service, intake)
+    intake = RequestIntake(RequestLimits(max_choices=settings.max_choices, max_prompts=settings.max_prompts))
+    add_generation_routes(app.router, service, intake, FrameMaker(settings))
     add_plain_routes(app.router, service, intake)
+    add_token_routes(app.router, service, intake)
     add_status_routes(app.router, service)
+    add_metrics_route(app.router, service)
     app.router.routes.append(FallbackRoute(app.router.routes, is_exempt=is_browser_path))
     _add_guards(app, settings, is_browser_path)
 

@@ -1,4 +1,4 @@
-"""The answers in OpenAI's shape: the frame that all pieces of one answer share, and the dictionaries in it."""
+"""The frame that all pieces of one answer share: its id, its time, its model, and what made it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,23 @@ from dataclasses import dataclass
 from myserve_ui import __version__
 from myserve_ui.api.wire_json import JsonObject
 from myserve_ui.core.model_info import ModelInfo
-from myserve_ui.core.outputs import FinishReason, RequestOutput, Usage
-from myserve_ui.errors import GenerationFailedError, MyServeError
+from myserve_ui.core.outputs import Usage
+from myserve_ui.settings import Settings
 
-ENDED_EARLY = "The server ended this request before the answer was complete; send it again."
+SETTINGS_THAT_CHANGE_ANSWERS = {
+    "model",
+    "dtype",
+    "device",
+    "trust_remote_code",
+    "chat_template",
+    "force_echo",
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "max_model_len",
+    "kv_cache_gib",
+    "threads",
+}
+"""Some only through rounding: a sum in another order is another sum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +48,20 @@ class ReplyFrame:
         }
 
 
-def new_frame(prefix: str, model: ModelInfo, created: float) -> ReplyFrame:
-    """A frame with a fresh id, `prefix` in front."""
-    return ReplyFrame(f"{prefix}-{uuid.uuid4().hex}", int(created), model.id, fingerprint(model))
+class FrameMaker:
+    """Makes the frames of one server."""
 
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings.model_dump_json(include=SETTINGS_THAT_CHANGE_ANSWERS)
 
-def fingerprint(model: ModelInfo) -> str:
-    """Changes with whatever may change a seeded answer: the server's version, the weights, where and how they run."""
-    parts = (__version__, model.id, model.dtype, model.device)
-    return "fp_" + hashlib.sha256("|".join(map(str, parts)).encode()).hexdigest()[:12]
+    def new_frame(self, prefix: str, model: ModelInfo, created: float) -> ReplyFrame:
+        """A frame with a fresh id, `prefix` in front."""
+        return ReplyFrame(f"{prefix}-{uuid.uuid4().hex}", int(created), model.id, self.fingerprint(model))
+
+    def fingerprint(self, model: ModelInfo) -> str:
+        """Changes with what may change a seeded answer: version, settings, the weights, where and how they run."""
+        parts = (__version__, self._settings, model.id, model.dtype, model.device)
+        return "fp_" + hashlib.sha256("|".join(map(str, parts)).encode()).hexdigest()[:12]
 
 
 def usage_json(usage: Usage) -> JsonObject:
@@ -53,44 +71,3 @@ def usage_json(usage: Usage) -> JsonObject:
         "total_tokens": usage.total_tokens,
         "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
     }
-
-
-def chat_completion(frame: ReplyFrame, text: str, last: RequestOutput) -> JsonObject:
-    """The whole answer at once; `last` is the output that ended it."""
-    message = {"role": "assistant", "content": text, "refusal": None}
-    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": last.finish_reason}
-    return {**frame.as_json("chat.completion"), "choices": [choice], "usage": usage_json(last.usage)}
-
-
-def text_completion(frame: ReplyFrame, text: str, last: RequestOutput) -> JsonObject:
-    """The same for /v1/completions."""
-    choice = text_choice(text, last.finish_reason)
-    return {**frame.as_json("text_completion"), "choices": [choice], "usage": usage_json(last.usage)}
-
-
-def chat_opening() -> JsonObject:
-    """The first choice of a chat stream: the role, once."""
-    return _chunk_choice({"role": "assistant", "content": ""}, None)
-
-
-def chat_choice(text: str, finish_reason: FinishReason | None = None) -> JsonObject:
-    """A later choice of a chat stream: more text, or the end."""
-    return _chunk_choice({"content": text} if text else {}, finish_reason)
-
-
-def text_choice(text: str, finish_reason: FinishReason | None = None) -> JsonObject:
-    """A choice of /v1/completions, streamed or not."""
-    return {"index": 0, "text": text, "logprobs": None, "finish_reason": finish_reason}
-
-
-def _chunk_choice(delta: JsonObject, finish_reason: FinishReason | None) -> JsonObject:
-    return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
-
-
-def failure_of(output: RequestOutput) -> MyServeError | None:
-    """What went wrong if `output` ended its request for a reason that is no answer; never a made-up "stop"."""
-    if output.finish_reason is FinishReason.ERROR:
-        return GenerationFailedError(output.error or ENDED_EARLY)
-    if output.finish_reason is FinishReason.ABORT:
-        return GenerationFailedError(ENDED_EARLY)
-    return None

@@ -8,20 +8,21 @@ from starlette.requests import Request
 
 from myserve_ui.api.body import read_json_object
 from myserve_ui.api.unbuilt_fields import HARMLESS_FIELDS, NEUTRAL_VALUES, UnknownFieldLog, refuse_unbuilt_fields
-from myserve_ui.api.validation import Body, validate
+from myserve_ui.api.validation import Body, RequestLimits, validate
 
 
 class RequestIntake:
     """Owned by the router; remembers which unknown fields were named in the log."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: RequestLimits) -> None:
+        self._limits = limits
         self._unknown_fields = UnknownFieldLog()
 
     async def read(self, request: Request, body_type: type[Body]) -> Body:
         """The body of `request` as a `body_type`. Raises InvalidRequestError that names the first wrong field."""
         fields = await read_json_object(request)
-        refuse_unbuilt_fields(fields)
-        body = validate(body_type, fields)
+        refuse_unbuilt_fields(fields, built=body_type.model_fields.keys())
+        body = validate(body_type, fields, self._limits)
         self._note_unknown(fields, body_type)
         return body
 

@@ -3,64 +3,106 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request, Response
 
-from myserve_ui.api.chunk_events import chat_events, text_events
+from myserve_ui.api.answer_reader import AnswerReader, AnswerWishes
+from myserve_ui.api.answer_shapes import AnswerShape, ChatShape, TextShape
+from myserve_ui.api.chunk_events import ChunkEvents
 from myserve_ui.api.client_presence import while_connected
 from myserve_ui.api.completion_protocol import CompletionBody
-from myserve_ui.api.generation import collect
 from myserve_ui.api.protocol import ChatCompletionBody
-from myserve_ui.api.replies import chat_completion, new_frame, text_completion
+from myserve_ui.api.replies import FrameMaker, usage_json
 from myserve_ui.api.request_intake import RequestIntake
 from myserve_ui.api.sse import thin_keep_alives
-from myserve_ui.api.streamed_reply import Pieces, Start, StreamedReply
-from myserve_ui.api.wire_json import json_response
+from myserve_ui.api.streamed_reply import StreamedReply
+from myserve_ui.api.wire_json import JsonObject, json_response
+from myserve_ui.serving.stream_group import StreamGroup
 
 if TYPE_CHECKING:
     from myserve_ui.serving.chat_service import ChatService
     from myserve_ui.serving.request_stream import RequestStream
 
-Asked = TypeVar("Asked")
-CHAT_PREFIX, TEXT_PREFIX = "chatcmpl", "cmpl"
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """One request that was understood."""
+
+    start: Callable[[], Awaitable[list[RequestStream]]]
+    shape: Callable[[StreamGroup, AnswerWishes], AnswerShape]
+    wishes: AnswerWishes
+    id_prefix: str
+    include_usage: bool
 
 
-def add_generation_routes(router: APIRouter, service: ChatService, intake: RequestIntake) -> None:
+class _Answering:
+    """Answers what was asked, with the frames of this server."""
+
+    def __init__(self, frames: FrameMaker) -> None:
+        self._frames = frames
+
+    async def answer(self, request: Request, asked: _Asked, *, stream: bool) -> Response:
+        created = time.time()
+
+        async def start() -> StreamGroup:
+            return StreamGroup(await asked.start())
+
+        def events(group: StreamGroup) -> AsyncIterator[bytes]:
+            frame = self._frames.new_frame(asked.id_prefix, group.model, created)
+            chunks = ChunkEvents(frame, asked.shape(group, asked.wishes), include_usage=asked.include_usage)
+            return thin_keep_alives(chunks.follow(AnswerReader(group, asked.wishes)), clock=time.monotonic)
+
+        if stream:
+            return StreamedReply(start, events, media_type="text/event-stream")
+        return json_response(await while_connected(request.receive, self._whole(start, asked, created)))
+
+    async def _whole(self, start: Callable[[], Awaitable[StreamGroup]], asked: _Asked, created: float) -> JsonObject:
+        async with await start() as group:
+            frame = self._frames.new_frame(asked.id_prefix, group.model, created)
+            shape, reader = asked.shape(group, asked.wishes), AnswerReader(group, asked.wishes)
+            choices = [shape.whole(piece) for piece in await reader.whole()]
+            usage = usage_json(reader.usage)
+            return {**frame.as_json(shape.whole_name), "choices": choices, "usage": usage, **shape.extras()}
+
+
+def add_generation_routes(router: APIRouter, service: ChatService, intake: RequestIntake, frames: FrameMaker) -> None:
     """Add the two routes over `service`."""
+    answering = _Answering(frames)
 
     @router.post("/v1/chat/completions")
     async def create_chat_completion(request: Request) -> Response:
         body = await intake.read(request, ChatCompletionBody)
-        created = time.time()
-
-        def events(stream: RequestStream) -> AsyncIterator[bytes]:
-            return chat_events(stream, new_frame(CHAT_PREFIX, stream.model, created), include_usage=body.include_usage)
-
-        if body.stream:
-            return event_reply(service.start_chat, body.to_request(), events)
-        model, text, last = await while_connected(request.receive, collect(service.start_chat, body.to_request()))
-        return json_response(chat_completion(new_frame(CHAT_PREFIX, model, created), text, last))
+        asked = _Asked(_chat_start(service, body), ChatShape, _chat_wishes(body), "chatcmpl", body.include_usage)
+        return await answering.answer(request, asked, stream=bool(body.stream))
 
     @router.post("/v1/completions")
     async def create_completion(request: Request) -> Response:
         body = await intake.read(request, CompletionBody)
-        created = time.time()
-
-        def events(stream: RequestStream) -> AsyncIterator[bytes]:
-            return text_events(stream, new_frame(TEXT_PREFIX, stream.model, created), include_usage=body.include_usage)
-
-        if body.stream:
-            return event_reply(service.start_completion, body.to_request(), events)
-        model, text, last = await while_connected(request.receive, collect(service.start_completion, body.to_request()))
-        return json_response(text_completion(new_frame(TEXT_PREFIX, model, created), text, last))
+        asked = _Asked(_text_start(service, body), TextShape, _text_wishes(body), "cmpl", body.include_usage)
+        return await answering.answer(request, asked, stream=bool(body.stream))
 
 
-def event_reply(start: Start[Asked], asked: Asked, events: Pieces) -> StreamedReply[Asked]:
-    """The answer to `asked` as server-sent events, kept alive while it is silent."""
+def _chat_start(service: ChatService, body: ChatCompletionBody) -> Callable[[], Awaitable[list[RequestStream]]]:
+    asked = body.to_request()
+    return lambda: service.start_chat_choices(asked, body.num_choices)
 
-    def pieces(stream: RequestStream) -> AsyncIterator[bytes]:
-        return thin_keep_alives(events(stream), clock=time.monotonic)
 
-    return StreamedReply(start, asked, pieces, media_type="text/event-stream")
+def _text_start(service: ChatService, body: CompletionBody) -> Callable[[], Awaitable[list[RequestStream]]]:
+    asked = body.to_requests()
+    return lambda: service.start_completions(asked, body.num_choices)
+
+
+def _chat_wishes(body: ChatCompletionBody) -> AnswerWishes:
+    return AnswerWishes(body.num_choices, logprobs=bool(body.logprobs), token_ids=bool(body.return_token_ids))
+
+
+def _text_wishes(body: CompletionBody) -> AnswerWishes:
+    return AnswerWishes(
+        body.num_choices,
+        logprobs=body.logprobs is not None,
+        token_ids=bool(body.return_token_ids),
+        echo=body.prompt if body.echo else (),
+    )

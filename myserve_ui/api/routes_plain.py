@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request, Response
@@ -23,7 +24,7 @@ def add_plain_routes(router: APIRouter, service: ChatService, intake: RequestInt
     @router.post("/generate")
     async def generate(request: Request) -> Response:
         body = await intake.read(request, PlainBody)
-        _, text, last = await while_connected(request.receive, collect(service.start_completion, body.to_request()))
+        text, last = await while_connected(request.receive, collect(service, body.to_request()))
         usage = last.usage
         return json_response(
             {"text": text, "prompt_tokens": usage.prompt_tokens, "output_tokens": usage.completion_tokens}
@@ -32,4 +33,4 @@ def add_plain_routes(router: APIRouter, service: ChatService, intake: RequestInt
     @router.post("/stream")
     async def stream_text(request: Request) -> Response:
         body = await intake.read(request, PlainBody)
-        return StreamedReply(service.start_completion, body.to_request(), text_pieces, media_type="text/plain")
+        return StreamedReply(partial(service.start_completion, body.to_request()), text_pieces, media_type="text/plain")

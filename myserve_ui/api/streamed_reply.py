@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+from contextlib import AbstractAsyncContextManager
+from typing import Generic, TypeVar
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -12,31 +13,32 @@ from starlette.types import Receive, Scope, Send
 from myserve_ui.api.client_presence import while_connected
 from myserve_ui.errors import MyServeError
 
-if TYPE_CHECKING:
-    from myserve_ui.serving.request_stream import RequestStream
-
 logger = logging.getLogger(__name__)
 
-Request = TypeVar("Request")
-Start: TypeAlias = "Callable[[Request], Awaitable[RequestStream]]"
-Pieces: TypeAlias = "Callable[[RequestStream], AsyncIterator[bytes]]"
+Running = TypeVar("Running")
+"""What a started request is read from."""
 
 STREAM_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 """Nobody between us and the client may store or collect the pieces."""
 
 
-class StreamedReply(Response, Generic[Request]):
-    """Starts a request, sends the pieces of its answer as they come, and closes its stream whatever happens.
+class StreamedReply(Response, Generic[Running]):
+    """Starts a request, sends the pieces of its answer as they come, and closes it whatever happens.
 
     The status line goes out with the first piece, so that an error before it still gets a status of its own. After
     it the only way to say that an answer is not whole is to break the connection off.
     """
 
-    def __init__(self, start: Start[Request], request: Request, pieces: Pieces, *, media_type: str) -> None:
+    def __init__(
+        self,
+        start: Callable[[], Awaitable[AbstractAsyncContextManager[Running]]],
+        pieces: Callable[[Running], AsyncIterator[bytes]],
+        *,
+        media_type: str,
+    ) -> None:
         super().__init__(headers=STREAM_HEADERS, media_type=media_type)
         del self.headers["content-length"]
         self._start_request = start
-        self._request = request
         self._pieces = pieces
         self._started = False
 
@@ -45,8 +47,8 @@ class StreamedReply(Response, Generic[Request]):
 
     async def _answer(self, send: Send) -> None:
         try:
-            async with await self._start_request(self._request) as stream:
-                async for piece in self._pieces(stream):
+            async with await self._start_request() as running:
+                async for piece in self._pieces(running):
                     await self._begin(send)
                     await send({"type": "http.response.body", "body": piece, "more_body": True})
         except MyServeError as error:

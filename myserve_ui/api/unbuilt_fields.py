@@ -1,9 +1,9 @@
-"""Fields of the OpenAI schema that this server cannot honour yet: neutral values pass, any other is refused by name."""
+"""Fields of the OpenAI schema that a route cannot honour: neutral values pass, any other is refused by name."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from myserve_ui.api.validation import describe
@@ -82,10 +82,10 @@ HARMLESS_FIELDS = frozenset(
 """Known fields that change no token here: accepted and not used."""
 
 
-def refuse_unbuilt_fields(body: dict[str, Any]) -> None:
-    """Raise InvalidRequestError for the first field of `body` that asks for what is not built."""
+def refuse_unbuilt_fields(body: dict[str, Any], built: Collection[str]) -> None:
+    """Raise InvalidRequestError for the first field of `body` that asks for what this route has not `built`."""
     for name, neutral in NEUTRAL_VALUES.items():
-        value = body.get(name)
+        value = None if name in built else body.get(name)
         if value is not None and not _is_one_of(value, neutral):
             raise InvalidRequestError(
                 f"{name} = {describe(value)} is not supported by this server; leave {name} out.", param=name

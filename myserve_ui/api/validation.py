@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError, ValidationInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from myserve_ui.errors import InvalidRequestError
@@ -32,13 +33,29 @@ _PHRASES = {
 """Pydantic's own messages name Python classes."""
 
 
-def validate(body_type: type[Body], body: dict[str, Any]) -> Body:
-    """`body` as a `body_type`. Raises InvalidRequestError whose `param` is the path of the first wrong field."""
+@dataclass(frozen=True, slots=True)
+class RequestLimits:
+    """How much one request may ask for, as the operator set it."""
+
+    max_choices: int = 16
+    max_prompts: int = 64
+
+
+def validate(body_type: type[Body], body: dict[str, Any], limits: RequestLimits | None = None) -> Body:
+    """`body` as a `body_type`, whose validators find `limits` as their context.
+
+    Raises InvalidRequestError whose `param` is the path of the first wrong field.
+    """
     try:
-        return body_type.model_validate(body)
+        return body_type.model_validate(body, context=limits)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise InvalidRequestError(_sentence(first), param=field_path(first["loc"]) or None) from None
+
+
+def limits_of(info: ValidationInfo) -> RequestLimits:
+    """The limits that hold for the body in validation."""
+    return info.context if isinstance(info.context, RequestLimits) else RequestLimits()
 
 
 def refusal(reason: str) -> PydanticCustomError:

@@ -11,6 +11,8 @@ from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState, U
 from myserve_ui.core.requests import ChatRequest, CompletionRequest
 from myserve_ui.core.timings import RequestTimings
 from myserve_ui.errors import ModelNotFoundError, MyServeError
+from myserve_ui.models.byte_tokenizer import ByteTokenizer
+from myserve_ui.serving.service_metrics import ServiceMetrics
 
 MODEL = ModelInfo(
     id="tiny",
@@ -26,6 +28,7 @@ MODEL = ModelInfo(
     has_chat_template=True,
     created=1_700_000_000,
 )
+TOKENIZER = ByteTokenizer()
 SECOND = replace(MODEL, id="org/tiny:nf4", precision="nf4", state=LoadState.UNLOADED, weight_bytes=None)
 READY = ServiceStatus(
     ready=True,
@@ -63,6 +66,7 @@ class ScriptedService:
     script: Script = field(default_factory=Script)
     health: ServiceStatus = READY
     requests: list[ChatRequest | CompletionRequest] = field(default_factory=list)
+    metrics: ServiceMetrics = field(default_factory=ServiceMetrics)
     open_streams: int = 0
     cancelled_starts: int = 0
 
@@ -78,11 +82,21 @@ class ScriptedService:
     def status(self) -> ServiceStatus:
         return self.health
 
-    async def start_chat(self, request: ChatRequest) -> ScriptedStream:
-        return await self._start(request)
+    async def start_chat_choices(self, request: ChatRequest, n: int) -> list[ScriptedStream]:
+        return [await self._start(request) for _ in range(n)]
 
     async def start_completion(self, request: CompletionRequest) -> ScriptedStream:
         return await self._start(request)
+
+    async def start_completions(self, requests: Sequence[CompletionRequest], n: int) -> list[ScriptedStream]:
+        return [await self._start(request) for request in requests for _ in range(n)]
+
+    async def tokenize(self, asked: ChatRequest | CompletionRequest, *, add_special_tokens: bool = True) -> list[int]:
+        self.requests.append(asked)
+        return [1, 2, 3] if add_special_tokens else [2, 3]
+
+    async def detokenize(self, token_ids: Sequence[int], model: str) -> str:
+        return TOKENIZER.decode(token_ids)
 
     async def _start(self, request: ChatRequest | CompletionRequest) -> ScriptedStream:
         self.requests.append(request)
@@ -103,6 +117,7 @@ class ScriptedService:
 class ScriptedStream:
     """One answer. Counts itself as open until it is closed."""
 
+    tokenizer = TOKENIZER
     prompt_token_ids = (1, 2, 3)
     request_id = "req-1"
 

@@ -14,7 +14,6 @@ from tests.api.scripted_service import READY, Script, ScriptedService
 
 async def test_a_text_completion_equals_its_stream(sdk: openai.AsyncOpenAI, service: ScriptedService) -> None:
     whole = await sdk.completions.create(model="tiny", prompt="One, two,")
-    assert service.requests[-1].params.max_tokens == 16
     stream = await sdk.completions.create(
         model="tiny", prompt=[1, 2], stream=True, stream_options={"include_usage": True}
     )

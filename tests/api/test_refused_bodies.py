@@ -80,19 +80,21 @@ FIELDS: list[tuple[str, Any]] = [
     ("model", 5),
     ("n", 0),
     ("n", -1),
-    ("n", 2),
+    ("n", 17),
+    ("n", 129),
+    ("n", 1.5),
     ("n", True),
     ("n", 10**9),
     ("repetition_penalty", 0),
     ("repetition_penalty", -1),
+    ("repetition_penalty", "1"),
     ("presence_penalty", 2.01),
+    ("presence_penalty", -2.01),
+    ("frequency_penalty", 2.01),
     ("frequency_penalty", -2.01),
-    ("presence_penalty", 0.5),
-    ("logit_bias", {"x": 1}),
-    ("logit_bias", {"1": 101}),
-    ("logit_bias", "a"),
-    ("logprobs", True),
-    ("logprobs", 6),
+    ("logprobs", 1),
+    ("logprobs", "true"),
+    ("return_token_ids", 1),
     ("top_logprobs", 21),
     ("top_logprobs", -1),
     ("top_logprobs", 5),
@@ -112,6 +114,7 @@ FIELDS: list[tuple[str, Any]] = [
 
 NEUTRAL: list[tuple[str, Any]] = [
     ("n", 1),
+    ("n", 16),
     ("logprobs", False),
     ("top_logprobs", 0),
     ("presence_penalty", 0),
@@ -255,7 +258,11 @@ async def test_stream_options_need_a_stream(client: httpx2.AsyncClient) -> None:
 
 
 @pytest.mark.parametrize(
-    "prompt", [None, [], [[]], [None], [-1], [1.5], [True], [1, "a"], [[1], [2]], ["x"] * 10_000, 5, {"a": 1}]
+    "prompt",
+    [
+        *(None, 5, {"a": 1}, [], [[]], [None], [-1], [1.5], [True], [1, "a"], ["a", 1], ["a", [1]], [[1], 2]),
+        *([[1], []], [[1], [-1]], ["x"] * 10_000, [[1]] * 65),
+    ],
 )
 async def test_a_wrong_prompt_is_refused(client: httpx2.AsyncClient, prompt: Any) -> None:
     await assert_refused(client, {"model": "tiny", "prompt": prompt}, "prompt", "/v1/completions")

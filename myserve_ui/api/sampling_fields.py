@@ -1,0 +1,124 @@
+"""What chat and text completions have in common: how tokens are chosen, and what is told of them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationInfo, field_validator
+
+from myserve_ui.api.validation import describe, limits_of, refusal
+from myserve_ui.core.sampling_params import INT64_MAX, MAX_STOP_STRINGS, SamplingParams
+
+MAX_STOP_TOKEN_IDS = 256
+MAX_BIASED_TOKENS = 1024
+"""Every biased token costs time in each step that all requests share."""
+MAX_BIAS = 100.0
+
+Tokens = Annotated[int, Field(ge=1, le=INT64_MAX)]
+
+
+def as_list(stop: Any) -> Any:
+    """One stop string stands for a list of one."""
+    return [stop] if isinstance(stop, str) else stop
+
+
+def _bias_entries(value: Any) -> tuple[tuple[int, float], ...] | None:
+    """{"50256": -100} as ((50256, -100.0),)."""
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise refusal(f"must be an object from token ids to numbers, got {describe(value)}")
+    if len(value) > MAX_BIASED_TOKENS:
+        raise refusal(f"takes at most {MAX_BIASED_TOKENS} tokens, got {len(value)}")
+    return tuple((_token_id(key), _bias(key, bias)) for key, bias in value.items())
+
+
+def _token_id(key: str) -> int:
+    if not (key.isascii() and key.isdecimal() and len(key) < 19 and str(int(key)) == key):
+        raise refusal(f"has the key {describe(key)}, which must be a token id such as '42'")
+    return int(key)
+
+
+def _bias(key: str, bias: Any) -> float:
+    if not isinstance(bias, int | float) or isinstance(bias, bool) or not -MAX_BIAS <= bias <= MAX_BIAS:
+        raise refusal(
+            f"has {describe(bias)} for the key {describe(key)}, which must be a number in [-{MAX_BIAS:g}, {MAX_BIAS:g}]"
+        )
+    return float(bias)
+
+
+class WireModel(BaseModel):
+    """A body, or a part of one: no conversion between types, unknown fields ignored."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
+
+
+class StreamOptions(WireModel):
+    include_usage: bool | None = None
+
+
+class SamplingFields(WireModel):
+    """The fields of both routes that generate. Ranges of sampling parameters are checked by SamplingParams."""
+
+    model: Annotated[str, Field(min_length=1)]
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    repetition_penalty: float | None = None
+    logit_bias: Annotated[tuple[tuple[int, float], ...] | None, PlainValidator(_bias_entries)] = None
+    seed: int | None = None
+    n: Annotated[int, Field(ge=1)] | None = None
+    min_tokens: int | None = None
+    stop: Annotated[list[str] | None, Field(max_length=MAX_STOP_STRINGS), BeforeValidator(as_list)] = None
+    stop_token_ids: Annotated[list[Annotated[int, Field(ge=0)]], Field(max_length=MAX_STOP_TOKEN_IDS)] | None = None
+    ignore_eos: bool | None = None
+    cache_prompt: bool | None = None
+    return_token_ids: bool | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+
+    @field_validator("n")
+    @classmethod
+    def _at_most_the_limit(cls, n: int | None, info: ValidationInfo) -> int | None:
+        if n is not None and n > limits_of(info).max_choices:
+            raise refusal(f"must be at most {limits_of(info).max_choices} on this server, got {describe(n)}")
+        return n
+
+    @field_validator("stream_options")
+    @classmethod
+    def _stream_options_need_stream(cls, options: StreamOptions | None, info: ValidationInfo) -> StreamOptions | None:
+        if options is not None and not info.data.get("stream"):
+            raise refusal("is only allowed with stream: true")
+        return options
+
+    @property
+    def num_choices(self) -> int:
+        return self.n or 1
+
+    @property
+    def include_usage(self) -> bool:
+        return bool(self.stream_options and self.stream_options.include_usage)
+
+    def sampling_params(self, max_tokens: int | None, logprobs: int | None, *, prompt_logprobs: bool) -> SamplingParams:
+        """The parameters as the service takes them. Raises InvalidRequestError for a value out of range."""
+        return SamplingParams(
+            temperature=self.temperature,
+            top_p=self.top_p,
+            top_k=self.top_k,
+            min_p=self.min_p,
+            presence_penalty=self.presence_penalty or 0.0,
+            frequency_penalty=self.frequency_penalty or 0.0,
+            repetition_penalty=self.repetition_penalty,
+            logit_bias=self.logit_bias or (),
+            seed=self.seed,
+            max_tokens=max_tokens,
+            min_tokens=self.min_tokens or 0,
+            stop=tuple(self.stop or ()),
+            stop_token_ids=tuple(self.stop_token_ids or ()),
+            ignore_eos=bool(self.ignore_eos),
+            logprobs=logprobs,
+            prompt_logprobs=prompt_logprobs,
+        )
