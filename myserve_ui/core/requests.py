@@ -37,6 +37,10 @@ class ChatRequest:
     tool_choice: ToolChoice = field(default_factory=ToolChoice)
     parallel_tool_calls: bool = True
     """False: one call at most in an answer."""
+    cache_response: bool = False
+    """True: answer a greedy or seeded request from the response cache, and keep its answer there."""
+    cache_owner: str = ""
+    """Who may be given the answer again, such as a digest of the API key; never shared between owners."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +50,5 @@ class CompletionRequest:
     model: str = ""
     params: SamplingParams = field(default_factory=SamplingParams)
     cache_prompt: bool = True
+    cache_response: bool = False
+    cache_owner: str = ""

@@ -31,7 +31,7 @@ class Tokenizer(Protocol):
     def token_bytes(self) -> Sequence[bytes]:
         """Bytes that each of the vocab_size ids adds to a text; none for special tokens and for rows without a word.
 
-        Reads the whole vocabulary: for a grammar, made once. Raises InvalidRequestError if the tokenizer does not tell.
+        Reads the whole vocabulary, once. Raises InvalidRequestError if the tokenizer does not tell.
         """
         ...
 

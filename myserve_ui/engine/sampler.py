@@ -121,7 +121,7 @@ def _tempered(logits: torch.Tensor, sequences: SequenceOf[Sequence]) -> torch.Te
 
 def _pick(probabilities: torch.Tensor, sequences: SequenceOf[Sequence]) -> torch.Tensor:
     """The first index whose cumulative probability passes the sequence's next uniform number: [rows]."""
-    uniform = [sequence.random.random() for sequence in sequences]
+    uniform = [sequence.uniform() for sequence in sequences]
     exact = torch.float32 if probabilities.device.type == "mps" else torch.float64  # mps has no float64
     cumulative = probabilities.cumsum(-1, dtype=exact)
     target = torch.tensor(uniform, dtype=exact, device=probabilities.device)[:, None] * cumulative[:, -1:]

@@ -39,14 +39,16 @@ class Sequence:
         """This answer's place in its grammar."""
         self.output_counts: Counter[int] = Counter()
         """How often each token is in the answer; kept only where a penalty asks for it."""
-        self.num_scored_tokens = 1
-        """Prompt tokens whose log-probability is known, or that has none: the first, with no token before it."""
+        self.num_scored_tokens = request.first_scored
+        """Prompt tokens that are scored, or that nobody asked about: the first at least, with no token before it."""
+        self.on_logits = request.on_logits
         self._detokenizer = Detokenizer(decode, request.prompt_token_ids)
         self._stop_checker = StopChecker(request.params.stop)
         self._pending_text = ""
         self._pending_logprobs: list[TokenLogprob] = []
         self._pending_prompt_logprobs: list[TokenLogprob] = []
         self._num_reported_tokens = 0
+        self._uniform: float | None = None
 
     @property
     def num_tokens(self) -> int:
@@ -80,7 +82,8 @@ class Sequence:
     @property
     def wants_prompt_scores(self) -> bool:
         """True while prompt tokens are to be scored: their logits are needed, so none may come from the cache."""
-        return self.params.prompt_logprobs and self.num_scored_tokens < self.num_prompt_tokens
+        wanted = self.params.prompt_logprobs or self.on_logits is not None
+        return wanted and self.num_scored_tokens < self.num_prompt_tokens
 
     def add_logprob(self, logprob: TokenLogprob) -> None:
         """Report the log-probability of the token that was just appended."""
@@ -89,11 +92,20 @@ class Sequence:
     def add_prompt_logprobs(self, logprobs: SequenceOf[TokenLogprob]) -> None:
         """Report those of the next prompt tokens."""
         self._pending_prompt_logprobs += logprobs
-        self.num_scored_tokens += len(logprobs)
+
+    def uniform(self) -> float:
+        """The random number in [0, 1) that draws the next token: the same one until a token is appended.
+
+        So a step that fails after the draw, and is done again, changes nothing of what a seed gives.
+        """
+        if self._uniform is None:
+            self._uniform = self.random.random()
+        return self._uniform
 
     def append_token(self, token_id: int, eos_token_ids: frozenset[int], now: float) -> None:
         """Add a sampled token and finish if it ends the answer: an end token, a stop string, or the length."""
         self.token_ids.append(token_id)
+        self._uniform = None
         if self.params.presence_penalty or self.params.frequency_penalty:
             self.output_counts[token_id] += 1
         first = now if self.timings.first_token is None else self.timings.first_token
