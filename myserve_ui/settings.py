@@ -114,6 +114,10 @@ class Settings(BaseModel):
     kv_cache_gib: float | None = Field(
         None, gt=0, description="memory for keys and values in GiB; default: a share of what is free"
     )
+    response_cache_entries: int = Field(
+        256, ge=0, le=1_000_000, description="whole answers kept for equal greedy or seeded requests; 0 keeps none"
+    )
+    response_cache_mib: float = Field(16.0, ge=0, le=65536, description="memory for those answers in MiB")
     threads: int | None = Field(
         None, ge=1, le=1024, description="CPU threads of the matrix products; default: torch's choice"
     )

@@ -21,6 +21,7 @@ from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.serving.engine_builder import EngineLimits
 from myserve_ui.serving.engine_pool import EnginePool
 from myserve_ui.serving.request_stream import StreamLimits
+from myserve_ui.serving.response_cache import ResponseCache
 
 MakeService = Callable[..., Awaitable[ChatService]]
 
@@ -56,10 +57,11 @@ async def make_service() -> AsyncIterator[MakeService]:
         stream_limits: StreamLimits | None = None,
         max_waiting: int = 128,
         load: Callable[..., LoadedModel] = load_tiny,
+        cache: ResponseCache | None = None,
     ) -> ChatService:
         catalog = catalog_of(*(names or ("llama",)))
         pool = EnginePool(catalog, load, limits or EngineLimits(debug=True), max_waiting=max_waiting)
-        service = ChatService(pool, limits=stream_limits, grace=0.0)
+        service = ChatService(pool, limits=stream_limits, cache=cache, grace=0.0)
         services.append(service)
         async for _progress in service.load(""):
             pass

@@ -36,6 +36,9 @@ class ScriptedRunner:
     def reserve(self, claims: list[int]) -> None:
         self.claims = claims
 
+    def trim(self, claims: list[int]) -> None:
+        self.claims = claims
+
     def forward(self, batch: ScheduledBatch) -> torch.Tensor:
         self.batches.append(batch)
         self.before_forward(len(self.batches))

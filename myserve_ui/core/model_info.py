@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -77,6 +77,17 @@ class EngineStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class ResponseCacheStatus:
+    """The cache of whole answers at this moment, and its look-ups since the start."""
+
+    entries: int = 0
+    num_bytes: int = 0
+    hits: int = 0
+    misses: int = 0
+    """Look-ups of answers that were not there; requests that may not be kept are not looked up."""
+
+
+@dataclass(frozen=True, slots=True)
 class ServiceStatus:
     """The service at this moment; `ready` is what /health answers."""
 
@@ -90,3 +101,4 @@ class ServiceStatus:
     uptime_seconds: float
     models: tuple[ModelInfo, ...]
     engines: tuple[EngineStatus, ...]
+    response_cache: ResponseCacheStatus = field(default_factory=ResponseCacheStatus)

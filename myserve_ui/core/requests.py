@@ -24,6 +24,10 @@ class ChatRequest:
     """Go on writing the last assistant message instead of starting a new turn."""
     cache_prompt: bool = True
     """False: compute the whole prompt, even where a prefix of it is in the cache."""
+    cache_response: bool = False
+    """True: answer a greedy or seeded request from the response cache, and keep its answer there."""
+    cache_owner: str = ""
+    """Who may be given the answer again, such as a digest of the API key; never shared between owners."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +37,5 @@ class CompletionRequest:
     model: str = ""
     params: SamplingParams = field(default_factory=SamplingParams)
     cache_prompt: bool = True
+    cache_response: bool = False
+    cache_owner: str = ""

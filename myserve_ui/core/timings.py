@@ -16,6 +16,8 @@ class RequestTimings:
     first_token: float | None = None
     last_token: float | None = None
     num_output_tokens: int = 0
+    from_cache: bool = False
+    """True if the whole answer was at hand: nothing was computed, and no other mark is reached."""
 
     @property
     def queue_time(self) -> float | None:

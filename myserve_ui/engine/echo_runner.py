@@ -22,6 +22,9 @@ class EchoRunner:
     def reserve(self, claims: list[int]) -> None:
         """Nothing is kept."""
 
+    def trim(self, claims: list[int]) -> None:
+        """Nothing is kept."""
+
     def forward(self, batch: ScheduledBatch) -> torch.Tensor:
         logits = torch.zeros(batch.num_logits, self._vocab_size)
         likely = [token_id for chunk in batch.chunks for token_id in self._likely_tokens(chunk)]

@@ -7,15 +7,22 @@ import time
 from collections.abc import Callable, Sequence as SequenceOf
 from dataclasses import asdict, dataclass
 
-from myserve_ui.core.engine_request import EngineRequest
 from myserve_ui.core.outputs import FinishReason, RequestOutput
+from myserve_ui.engine.engine_request import EngineRequest
+from myserve_ui.engine.grammar import Background, in_the_foreground, start_masks
 from myserve_ui.engine.logprobs import score_prompts
+from myserve_ui.engine.memory_errors import is_out_of_memory
 from myserve_ui.engine.model_runner import Runner
-from myserve_ui.engine.sampler import Sampler
+from myserve_ui.engine.sampler import Sampled, Sampler
 from myserve_ui.engine.scheduler import ScheduledBatch, Scheduler
 from myserve_ui.engine.sequence import Sequence
 from myserve_ui.engine.slot_manager import SlotManager
 from myserve_ui.engine.stats import EngineCounters, EngineSnapshot
+
+OUT_OF_MEMORY = (
+    "The memory of this machine is too small for this request, even with no other beside it. "
+    "Send a shorter prompt or ask for fewer tokens."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +39,16 @@ class EngineConfig:
     """Check the books at every step instead of only when idle."""
 
 
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What the engine's surroundings lend it."""
+
+    clock: Callable[[], float] = time.monotonic
+    """Seconds that never go back."""
+    background: Background = in_the_foreground
+    """Runs work beside the forward."""
+
+
 class Engine:
     """Serves many requests with one model. Not thread-safe: one owner calls add, abort and step.
 
@@ -45,20 +62,23 @@ class Engine:
         *,
         eos_token_ids: frozenset[int],
         config: EngineConfig,
-        clock: Callable[[], float] = time.monotonic,
+        host: Host | None = None,
     ) -> None:
         self.runner = runner
         self.config = config
-        self.clock = clock
+        self.clock = (host or Host()).clock
         slots = SlotManager(config.max_num_seqs, config.max_model_len, config.max_cache_tokens)
         self.scheduler = Scheduler(slots, max_num_batched_tokens=config.max_num_batched_tokens)
         self.sampler = Sampler(eos_token_ids)
         self.counters = EngineCounters()
         self._decode = decode
+        self._background = (host or Host()).background
         self._eos_token_ids = eos_token_ids
         self._sequences: dict[str, Sequence] = {}
         self._next_seq_id = itertools.count()
         self._batch: ScheduledBatch | None = None
+        self._is_short_of_memory = False
+        """True from a step that ran out of memory to the next that does not."""
 
     @property
     def has_work(self) -> bool:
@@ -80,19 +100,16 @@ class Engine:
     def step(self) -> list[RequestOutput]:
         """Advance every scheduled sequence and report what changed.
 
-        If it raises, `fail_step` ends the requests of that step; the engine goes on with the others.
+        If memory runs out, less is done at once from then on. If it raises for another reason, `fail_step` ends the
+        requests of that step; the engine goes on with the others.
         """
         self._batch = None
         if (batch := self.scheduler.schedule(self.clock())) is None:
             return []
         self._batch = batch
-        self.runner.reserve(self.scheduler.slots.claims())
-        logits = self.runner.forward(batch)  # [num_logits, vocab_size]
-        score_prompts(batch, logits)
-        sampled = self.sampler.sample(
-            logits[batch.sampling_rows] if batch.num_logits > len(batch.sampling) else logits,
-            [chunk.sequence for chunk in batch.sampling],
-        )
+        if (sampled := self._compute(batch)) is None:
+            return self._relieve_memory(batch)
+        self._is_short_of_memory = False
         self.scheduler.update(batch, sampled, self._eos_token_ids, self.clock())
         self.counters.steps += 1
         self.counters.generation_tokens += len(sampled.token_ids)
@@ -104,6 +121,8 @@ class Engine:
         self.counters.failed_steps += 1
         batch, self._batch = self._batch, None
         failed = list(self._sequences.values()) if batch is None else [chunk.sequence for chunk in batch.chunks]
+        if batch is not None:
+            self.scheduler.take_back(batch)
         for sequence in failed:
             self.scheduler.finish(sequence, FinishReason.ERROR, error=message)
         return self._collect_outputs(failed)
@@ -123,6 +142,31 @@ class Engine:
             prompt_tokens=self.scheduler.admitted_prompt_tokens,
             **asdict(self.counters),
         )
+
+    def _compute(self, batch: ScheduledBatch) -> Sampled | None:
+        """What the batch's sampling chunks say next, or None if the memory ran out."""
+        sequences = [chunk.sequence for chunk in batch.sampling]
+        masks = start_masks(sequences, self._background)  # computed while the forward runs
+        try:
+            (self.runner.trim if self._is_short_of_memory else self.runner.reserve)(self.scheduler.slots.claims())
+            logits = self.runner.forward(batch)  # [num_logits, vocab_size]
+            score_prompts(batch, logits)
+            if batch.num_logits > len(sequences):
+                logits = logits[batch.sampling_rows]
+            return self.sampler.sample(logits, sequences, masks())
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            return None  # here the traceback, and the tensors that it holds, are let go
+
+    def _relieve_memory(self, batch: ScheduledBatch) -> list[RequestOutput]:
+        self.counters.out_of_memory_steps += 1
+        alone = self.scheduler.relieve_memory(batch)
+        is_first, self._is_short_of_memory = not self._is_short_of_memory, True
+        if alone is None or is_first:  # what it has alone is tried once more, with the cache made as small as it can be
+            return []
+        self.scheduler.finish(alone, FinishReason.ERROR, error=OUT_OF_MEMORY)
+        return self._collect_outputs([alone])
 
     def _check_books(self) -> None:
         if self.config.debug or not self.has_work:

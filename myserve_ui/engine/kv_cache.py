@@ -61,8 +61,14 @@ class KVCache:
         too_small = num_slots > self.num_slots or length > self.capacity
         too_large = sum(self._touched) > 2 * sum(claims) + self._max_len
         if too_small or too_large:
-            slots = _grown(num_slots, 1, self._max_slots)
-            self._rebuild(slots, _grown(length, MIN_CAPACITY, self._max_len), claims)
+            self.trim(claims)
+
+    def trim(self, claims: Sequence[int]) -> None:
+        """Lay the tensors anew, no larger than `claims[slot]` tokens in every row need."""
+        claims = [*claims, *[0] * (self._max_slots - len(claims))]
+        num_slots = max((slot + 1 for slot, claim in enumerate(claims) if claim), default=1)
+        slots = _grown(num_slots, 1, self._max_slots)
+        self._rebuild(slots, _grown(max(claims, default=1), MIN_CAPACITY, self._max_len), claims)
 
     def layer(self, index: int, key: torch.Tensor, value: torch.Tensor) -> LayerCache:
         """The tensors of layer `index`; made at first sight of its key and value, [num_tokens, heads, dim]."""
@@ -89,17 +95,21 @@ class KVCache:
 
     def _rebuild(self, num_slots: int, capacity: int, claims: Sequence[int]) -> None:
         kept = [(slot, min(claim, self.capacity)) for slot, claim in enumerate(claims[: self.num_slots]) if claim]
-        self.num_slots, self.capacity = num_slots, capacity
+        # If memory runs out on the way, some layers are new and some old: only what all have may be believed.
+        self.num_slots, self.capacity = min(num_slots, self.num_slots), min(capacity, self.capacity)
         for layer in self._layers.values():
-            layer.keys = self._moved(layer.keys, kept)
-            layer.values = self._moved(layer.values, kept)
+            layer.keys = _moved(layer.keys, (num_slots, capacity), kept)
+            layer.values = _moved(layer.values, (num_slots, capacity), kept)
+        self.num_slots, self.capacity = num_slots, capacity
         self._touched = list(claims)
 
-    def _moved(self, old: torch.Tensor, kept: list[tuple[int, int]]) -> torch.Tensor:
-        new = self._zeros(old[0])
-        for slot, length in kept:
-            new[slot, :length] = old[slot, :length]
-        return new
+
+def _moved(old: torch.Tensor, shape: tuple[int, int], kept: list[tuple[int, int]]) -> torch.Tensor:
+    """Zeros of `shape` [num_slots, capacity], with the first `length` tokens of each kept (slot, length) in place."""
+    new = old.new_zeros(*shape, *old.shape[2:])
+    for slot, length in kept:
+        new[slot, :length] = old[slot, :length]
+    return new
 
 
 def _grown(wanted: int, smallest: int, largest: int) -> int:

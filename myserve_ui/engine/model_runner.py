@@ -22,6 +22,10 @@ class Runner(Protocol):
         """Make room for `claims[slot]` tokens in each row of the cache, before the forward that needs them."""
         ...
 
+    def trim(self, claims: list[int]) -> None:
+        """The same, after a lack of memory: keep no more than the claims need."""
+        ...
+
     @property
     def kv_bytes_per_token(self) -> int: ...
 
@@ -47,6 +51,9 @@ class ModelRunner:
 
     def reserve(self, claims: list[int]) -> None:
         self.cache.reserve(claims)
+
+    def trim(self, claims: list[int]) -> None:
+        self.cache.trim(claims)
 
     @torch.inference_mode()
     def forward(self, batch: ScheduledBatch) -> torch.Tensor:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from myserve_ui.core.logprobs import TokenLogprob
+from myserve_ui.engine.grammar import RowMasks, forbid_tokens
 from myserve_ui.engine.logit_adjustments import adjust_logits
 from myserve_ui.engine.logprobs import token_logprobs
 from myserve_ui.engine.sequence import Sequence
@@ -34,13 +35,15 @@ class Sampler:
         self._eos_token_ids = sorted(eos_token_ids)
 
     @torch.inference_mode()
-    def sample(self, logits: torch.Tensor, sequences: SequenceOf[Sequence]) -> Sampled:
-        """Choose a token for each row of `logits` [num_seqs, vocab]; changes the logits."""
+    def sample(self, logits: torch.Tensor, sequences: SequenceOf[Sequence], masks: RowMasks | None = None) -> Sampled:
+        """Choose a token for each row of `logits` [num_seqs, vocab], if `masks` allow it; changes the logits."""
         if not sequences:
             return Sampled([], {})
         asking = [row for row, sequence in enumerate(sequences) if sequence.params.logprobs is not None]
         raw = logits[asking] if asking else None  # a copy: log-probabilities are the model's own, before adjustments
         adjust_logits(logits, sequences, self._eos_token_ids)
+        if masks is not None:
+            forbid_tokens(logits, masks)
         token_ids = self._choose(logits, sequences)
         if raw is None:
             return Sampled(token_ids, {})
@@ -118,7 +121,7 @@ def _tempered(logits: torch.Tensor, sequences: SequenceOf[Sequence]) -> torch.Te
 
 def _pick(probabilities: torch.Tensor, sequences: SequenceOf[Sequence]) -> torch.Tensor:
     """The first index whose cumulative probability passes the sequence's next uniform number: [rows]."""
-    uniform = [sequence.random.random() for sequence in sequences]
+    uniform = [sequence.uniform() for sequence in sequences]
     exact = torch.float32 if probabilities.device.type == "mps" else torch.float64  # mps has no float64
     cumulative = probabilities.cumsum(-1, dtype=exact)
     target = torch.tensor(uniform, dtype=exact, device=probabilities.device)[:, None] * cumulative[:, -1:]

@@ -102,6 +102,8 @@ class Scheduler:
         self.admitted_prompt_tokens = 0
         """Prompt tokens of every request that was ever admitted, cached ones included."""
         self._copies: list[SlotCopy] = []
+        self._most_running: int | None = None
+        """After a lack of memory: how many may run until one of them has left."""
 
     @property
     def has_work(self) -> bool:
@@ -133,7 +135,7 @@ class Scheduler:
             self.slots.record(chunk.slot, chunk.token_ids)
         for row, (chunk, token_id) in enumerate(zip(batch.sampling, sampled.token_ids, strict=True)):
             if token_id is None:
-                self.finish(chunk.sequence, FinishReason.ERROR, error=NOT_A_NUMBER)
+                self.finish(chunk.sequence, FinishReason.ERROR, error=_why_no_token(chunk.sequence))
                 continue
             chunk.sequence.append_token(token_id, eos_token_ids, now)
             if (logprob := sampled.logprobs.get(row)) is not None:
@@ -152,6 +154,30 @@ class Scheduler:
             self.waiting.remove(sequence)
         # what a failed step wrote is not to be trusted, so nothing of it is kept for others
         self._leave(sequence, keep=reason is not FinishReason.ERROR)
+
+    def take_back(self, batch: ScheduledBatch) -> None:
+        """A step was not done: clear again what it should have cleared."""
+        self.slots.mark_dirty(batch.clears)
+
+    def relieve_memory(self, batch: ScheduledBatch) -> Sequence | None:
+        """A step ran out of memory: give back what can be missed most easily.
+
+        Kept rows first, then the place of the newest sequence, which goes on once another has left. If there was one
+        sequence alone, it cannot be served: it is returned, still running.
+        """
+        self.take_back(batch)
+        unmade = [sequence for sequence in self.running if any(copy.target == sequence.slot for copy in batch.copies)]
+        for sequence in reversed(unmade):  # their rows lack what should have been copied
+            self._preempt(sequence, keep=False)
+        if self.slots.kept_tokens:
+            self.slots.forget()
+            return None
+        if len(self.running) == 1 and not unmade:
+            return self.running[0]
+        if not unmade:
+            self._preempt(self.running[-1], keep=False)
+        self._most_running = len(self.running)
+        return None
 
     def check(self) -> None:
         """Integrity of the books against the slot manager; an AssertionError is a mistake of ours."""
@@ -181,7 +207,7 @@ class Scheduler:
 
     def _admit(self) -> Sequence | None:
         """Move the first waiting sequence to running if a row and memory for all its tokens are there."""
-        if len(self.running) >= self.max_num_seqs:
+        if len(self.running) >= (self._most_running or self.max_num_seqs):
             return None
         sequence = next((sequence for sequence in self.waiting if not self._waits_for_parent(sequence)), None)
         if sequence is None:
@@ -207,15 +233,16 @@ class Scheduler:
             for other in (*self.running, *self.waiting)
         )
 
-    def _preempt(self, sequence: Sequence) -> None:
+    def _preempt(self, sequence: Sequence, *, keep: bool = True) -> None:
         self.num_preemptions += 1
-        self._leave(sequence)
+        self._leave(sequence, keep=keep)
         sequence.num_computed_tokens = 0
         self.waiting.appendleft(sequence)
 
     def _leave(self, sequence: Sequence, *, keep: bool = True) -> None:
         if sequence in self.running:
             self.running.remove(sequence)
+            self._most_running = None
             self.slots.release(_slot(sequence), keep=keep)
             sequence.slot = None
 
@@ -228,8 +255,13 @@ def _chunk(sequence: Sequence, length: int) -> ScheduledChunk:
         length,
         _slot(sequence),
         samples=start + length == sequence.num_tokens and sequence.params.max_tokens != 0,
-        scored=sequence.wants_prompt_scores,
+        scored=sequence.wants_prompt_scores and start + length >= sequence.num_scored_tokens,
     )
+
+
+def _why_no_token(sequence: Sequence) -> str:
+    failure = sequence.matcher.failure if sequence.matcher is not None else None
+    return failure or NOT_A_NUMBER
 
 
 def _slot(sequence: Sequence) -> int:

@@ -126,6 +126,10 @@ class SlotManager:
         if not keep:
             self._dirty.append(slot)
 
+    def mark_dirty(self, slots: Sequence[int]) -> None:
+        """Rows that were to be cleared, and may not have been."""
+        self._dirty = sorted({*self._dirty, *slots})
+
     def take_dirty(self) -> tuple[int, ...]:
         """Rows whose contents must be cleared before they are read again: NaN survives a mask."""
         dirty, self._dirty = tuple(self._dirty), []

@@ -12,6 +12,8 @@ class EngineCounters:
     steps: int = 0
     generation_tokens: int = 0
     failed_steps: int = 0
+    out_of_memory_steps: int = 0
+    """Steps that did not fit into memory and were done again with less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +35,4 @@ class EngineSnapshot:
     """Prompt tokens of requests that were admitted, cached ones included."""
     generation_tokens: int = 0
     failed_steps: int = 0
+    out_of_memory_steps: int = 0

@@ -15,6 +15,7 @@ from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.serving.engine_builder import EngineLimits
 from myserve_ui.serving.engine_pool import EnginePool, Load
 from myserve_ui.serving.request_stream import StreamLimits
+from myserve_ui.serving.response_cache import ResponseCache
 from myserve_ui.settings import Settings
 
 
@@ -32,6 +33,7 @@ def build_service(settings: Settings) -> ChatService:
     return ChatService(
         EnginePool(catalog, load, limits, max_waiting=settings.max_waiting),
         limits=StreamLimits(timeout=settings.request_timeout),
+        cache=ResponseCache(settings.response_cache_entries, int(settings.response_cache_mib * 2**20)),
         stall_seconds=settings.stall_seconds,
         grace=settings.shutdown_grace,
     )

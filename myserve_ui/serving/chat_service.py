@@ -11,15 +11,26 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
 from myserve_ui import __version__
-from myserve_ui.core.engine_request import EngineRequest
 from myserve_ui.core.model_info import EngineStatus, LoadProgress, LoadState, ModelInfo, ServiceStatus
 from myserve_ui.core.outputs import RequestOutput
 from myserve_ui.core.requests import ChatRequest, CompletionRequest
 from myserve_ui.core.sampling_params import SamplingParams
+from myserve_ui.core.structured_output import StructuredOutput
+from myserve_ui.core.timings import RequestTimings
+from myserve_ui.engine.engine_request import EngineRequest
+from myserve_ui.engine.grammar_compiler import CompiledGrammar
 from myserve_ui.errors import ShuttingDownError
 from myserve_ui.serving.engine_pool import EnginePool, RunningEngine, engine_status
-from myserve_ui.serving.request_checks import check_prompt, check_token_ids, fit_to_context, other_choice
+from myserve_ui.serving.engine_thread import first_output
+from myserve_ui.serving.request_checks import (
+    check_continuation,
+    check_prompt,
+    check_token_ids,
+    fit_to_context,
+    other_choice,
+)
 from myserve_ui.serving.request_stream import RequestStream, StreamLimits
+from myserve_ui.serving.response_cache import AnswerRecorder, ResponseCache, response_key
 from myserve_ui.serving.service_metrics import ServiceMetrics
 
 logger = logging.getLogger(__name__)
@@ -32,15 +43,23 @@ class ChatService:
     """The narrow waist: validates a request, turns it into ids off the event loop, and opens its stream."""
 
     def __init__(
-        self, pool: EnginePool, *, limits: StreamLimits | None = None, stall_seconds: float = 60.0, grace: float = 10.0
+        self,
+        pool: EnginePool,
+        *,
+        limits: StreamLimits | None = None,
+        cache: ResponseCache | None = None,
+        stall_seconds: float = 60.0,
+        grace: float = 10.0,
     ) -> None:
         self.metrics = ServiceMetrics()
         self._pool = pool
         self._limits = limits or StreamLimits()
+        self._cache = cache or ResponseCache(0, 0)
         self._stall_seconds = stall_seconds
         self._grace = grace
         self._started = time.monotonic()
         self._draining = False
+        self._one_grammar = asyncio.Semaphore(1)
 
     def models(self) -> tuple[ModelInfo, ...]:
         """Every (model, precision) that can be asked for, the default first."""
@@ -66,9 +85,10 @@ class ChatService:
         """
         with self.metrics.counting_refusals():
             engine = self._engine(request.model)
+            check_continuation(request)
             prompt = await self._render(engine, request)
             await _read_vocabulary(engine, request.params)
-            return self._submit(engine, self._choices(engine, prompt, request, n=n, field="messages"))
+            return self._answer(engine, await self._choices(engine, prompt, request, n=n, field="messages"), request)
 
     async def start_completion(self, request: CompletionRequest) -> RequestStream:
         """Open the stream of a text completion; refuses like start_chat_choices."""
@@ -86,8 +106,8 @@ class ChatService:
             for index, request in enumerate(requests):
                 field = "prompt" if len(requests) == 1 else f"prompt[{index}]"
                 prompt = await self._completion_prompt(engine, request.prompt, field)
-                asked += self._choices(engine, prompt, _with_completion_length(request), n=n, field=field)
-            return self._submit(engine, asked)
+                asked += await self._choices(engine, prompt, _with_completion_length(request), n=n, field=field)
+            return self._answer(engine, asked, requests[0])
 
     async def tokenize(self, asked: ChatRequest | CompletionRequest, *, add_special_tokens: bool = True) -> list[int]:
         """The prompt's ids: of the rendered chat, or of the text. Refuses like start_chat_choices."""
@@ -119,6 +139,7 @@ class ChatService:
             uptime_seconds=time.monotonic() - self._started,
             models=models,
             engines=engines,
+            response_cache=self._cache.status(),
         )
 
     def drain(self) -> None:
@@ -155,7 +176,7 @@ class ChatService:
             return token_ids
         return [tokenizer.bos_token_id]
 
-    def _choices(
+    async def _choices(
         self, engine: RunningEngine, prompt: list[int], asked: ChatRequest | CompletionRequest, *, n: int, field: str
     ) -> list[EngineRequest]:
         """Requests for `n` answers to the prompt; `field` is what the client called the prompt."""
@@ -164,31 +185,67 @@ class ChatService:
         vocab_size = engine.loaded.tokenizer.vocab_size
         check_token_ids(params.stop_token_ids, vocab_size, "stop_token_ids")
         check_token_ids([token_id for token_id, _ in params.logit_bias], vocab_size, "logit_bias")
+        grammar = await self._compile(engine, params.structured_output)
         first = EngineRequest(
             request_id=f"req-{uuid.uuid4().hex}",
             prompt_token_ids=tuple(prompt),
             params=params,
             arrival=engine.thread.now(),
             cache_prompt=asked.cache_prompt,
+            grammar=grammar,
         )
         return [first, *(other_choice(first, choice) for choice in range(1, n))]
+
+    async def _compile(self, engine: RunningEngine, output: StructuredOutput | None) -> CompiledGrammar | None:
+        """The grammar of a form; off the event loop and one at a time, since a hostile one takes a core for seconds."""
+        if output is None:
+            return None
+        async with self._one_grammar:
+            return await asyncio.to_thread(engine.grammars.compile, output)
+
+    def _answer(
+        self, engine: RunningEngine, requests: Sequence[EngineRequest], asked: ChatRequest | CompletionRequest
+    ) -> list[RequestStream]:
+        """Replay the answers if all of them are at hand; else queue the requests, all or none."""
+        model, owner = engine.info.id, asked.cache_owner
+        keys = [response_key(request, model=model, owner=owner) for request in requests if asked.cache_response]
+        known = [key for key in keys if key is not None]
+        if not known:
+            return self._submit(engine, requests)
+        if (answers := self._cache.find(known)) is not None:
+            return [self._replay(engine, *pair) for pair in zip(requests, answers, strict=True)]
+        streams = self._submit(engine, requests)
+        for stream, key in zip(streams, known, strict=True):
+            stream.observers.append(AnswerRecorder(self._cache, key).see)
+        return streams
 
     def _submit(self, engine: RunningEngine, requests: Sequence[EngineRequest]) -> list[RequestStream]:
         """Queue the requests, all or none."""
         prompts = {request.request_id: request.prompt_token_ids for request in requests}
 
         def open_stream(first: RequestOutput) -> RequestStream:
-            stream = RequestStream(
-                first,
-                model=engine.info,
-                tokenizer=engine.loaded.tokenizer,
-                prompt_token_ids=prompts[first.request_id],
-                limits=self._limits,
-            )
-            stream.on_output = self.metrics.meter(engine.info.id).see
-            return stream
+            return self._open(engine, first, prompts[first.request_id])
 
         return engine.thread.submit(requests, open_stream)
+
+    def _replay(self, engine: RunningEngine, request: EngineRequest, answer: RequestOutput) -> RequestStream:
+        """The stream of an answer that is at hand; the engine does not hear of it."""
+        stream = self._open(engine, first_output(request), request.prompt_token_ids)
+        stream.from_cache = True
+        timings = RequestTimings(request.arrival, num_output_tokens=answer.usage.completion_tokens, from_cache=True)
+        stream.publish(replace(answer, request_id=request.request_id, timings=timings))
+        return stream
+
+    def _open(self, engine: RunningEngine, first: RequestOutput, prompt: tuple[int, ...]) -> RequestStream:
+        stream = RequestStream(
+            first,
+            model=engine.info,
+            tokenizer=engine.loaded.tokenizer,
+            prompt_token_ids=prompt,
+            limits=self._limits,
+        )
+        stream.observers.append(self.metrics.meter(engine.info.id).see)
+        return stream
 
     def _why_not_ready(self, default: ModelInfo, engines: tuple[EngineStatus, ...]) -> tuple[str | None, str | None]:
         if self._draining:

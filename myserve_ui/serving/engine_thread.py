@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
-from myserve_ui.core.engine_request import EngineRequest
 from myserve_ui.core.outputs import RequestOutput, RequestState, Usage
 from myserve_ui.core.timings import RequestTimings
 from myserve_ui.engine.engine import Engine
+from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.stats import EngineSnapshot
 from myserve_ui.errors import EngineDeadError, InvalidRequestError, OverloadedError
 from myserve_ui.serving.request_stream import RequestStream
@@ -33,6 +33,10 @@ class _Add:
 @dataclass(frozen=True, slots=True)
 class _Abort:
     request_id: str
+
+
+STOP_PATIENCE = 5.0
+"""Seconds that a step may take to end at shutdown; a thread that hangs is left behind."""
 
 
 class _Stop:
@@ -84,7 +88,7 @@ class EngineThread:
         return [self._open(request, open_stream) for request in requests]
 
     def _open(self, request: EngineRequest, open_stream: Callable[[RequestOutput], RequestStream]) -> RequestStream:
-        stream = open_stream(_first_output(request))
+        stream = open_stream(first_output(request))
         stream.on_abort = self.abort
         stream.queue_position = self.queue_position
         self._streams[request.request_id] = stream
@@ -113,7 +117,7 @@ class EngineThread:
     async def stop(self) -> None:
         """End the thread after its present step and fail what is unfinished."""
         self._inbox.put(_Stop())
-        await asyncio.to_thread(self._thread.join)
+        await asyncio.to_thread(self._thread.join, STOP_PATIENCE)
         self._die(ENGINE_DIED)
 
     def _refuse_when_full(self, num_new: int) -> None:
@@ -147,10 +151,18 @@ class EngineThread:
             if isinstance(message, _Stop):
                 return False
             if isinstance(message, _Add):
-                self._engine.add(message.request)
+                self._take_in(message.request)
             else:
                 self._engine.abort(message.request_id)
             self.snapshot = self._engine.snapshot()
+
+    def _take_in(self, request: EngineRequest) -> None:
+        try:
+            self._engine.add(request)
+        except Exception as error:  # what is wrong with one request must not end the thread
+            logger.exception("engine %s could not take in a request", self.name)
+            self.last_error = f"{type(error).__name__}: {error}"
+            self._tell_loop(self._fail, request.request_id, STEP_FAILED)
 
     def _step(self) -> list[RequestOutput]:
         try:
@@ -182,8 +194,11 @@ class EngineThread:
 
     def _die(self, message: str) -> None:
         self.is_alive = False
-        for stream in list(self._streams.values()):
-            self._forget(stream.request_id)
+        for request_id in list(self._streams):
+            self._fail(request_id, message)
+
+    def _fail(self, request_id: str, message: str) -> None:
+        if (stream := self._forget(request_id)) is not None:
             stream.publish(stream.failed(message))
 
     def _forget(self, request_id: str) -> RequestStream | None:
@@ -193,7 +208,8 @@ class EngineThread:
         return stream
 
 
-def _first_output(request: EngineRequest) -> RequestOutput:
+def first_output(request: EngineRequest) -> RequestOutput:
+    """How a request stands before the engine has seen it."""
     return RequestOutput(
         request_id=request.request_id,
         state=RequestState.WAITING,

@@ -41,14 +41,16 @@ class RequestStream:
         self.model = model
         self.tokenizer = tokenizer
         self.prompt_token_ids = prompt_token_ids
+        self.from_cache = False
+        """True if the whole answer was at hand before the request began."""
         self.on_abort: Callable[[str], None] = lambda _request_id: None
         """Told the request's id when the reader leaves before the end."""
-        self.on_output: Callable[[RequestOutput], None] = lambda _output: None
+        self.observers: list[Callable[[RequestOutput], None]] = []
         """Told every output of the engine, and of an abort, as it comes."""
         self.queue_position: Callable[[str], int | None] = lambda _request_id: None
         self._limits = limits
         self._loop = asyncio.get_running_loop()
-        self._deadline = self._loop.time() + limits.timeout
+        self._timer = self._loop.call_later(limits.timeout, self._end_late)
         self._latest = first
         self._pending: RequestOutput | None = None
         self._arrived = asyncio.Event()
@@ -58,7 +60,9 @@ class RequestStream:
         """Hand over news from the engine; called on the event loop."""
         if self._latest.finish_reason is None:
             self._latest = output
-            self.on_output(output)
+            if output.finish_reason is not None:
+                self._timer.cancel()
+            self._tell(output)
             self._pending = output if self._pending is None else merge_outputs(self._pending, output)
             self._arrived.set()
 
@@ -84,9 +88,10 @@ class RequestStream:
     async def aclose(self) -> None:
         """Stop reading; aborts the request if it is unfinished. May be called again."""
         self._ended = True
+        self._timer.cancel()
         if self._latest.finish_reason is None:
             self._latest = replace(self._without_news(), finish_reason=FinishReason.ABORT)
-            self.on_output(self._latest)
+            self._tell(self._latest)
             self.on_abort(self.request_id)
 
     async def __aenter__(self) -> Self:
@@ -97,18 +102,19 @@ class RequestStream:
     ) -> None:
         await self.aclose()
 
+    def _tell(self, output: RequestOutput) -> None:
+        for observe in self.observers:
+            observe(output)
+
     async def _wait(self) -> None:
-        remaining = self._deadline - self._loop.time()
-        if remaining <= 0:
-            self._end_late()
-            return
         try:
-            async with asyncio.timeout(min(self._limits.heartbeat, remaining)):
+            async with asyncio.timeout(self._limits.heartbeat):
                 await self._arrived.wait()
         except TimeoutError:
             pass  # the sign of life is what the reader gets then
 
     def _end_late(self) -> None:
+        """Ends the request in time whether or not anybody reads."""
         message = f"The request took longer than {self._limits.timeout:g} seconds and was ended; ask for fewer tokens."
         self.on_abort(self.request_id)
         self.publish(self.failed(message))

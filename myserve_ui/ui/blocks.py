@@ -102,7 +102,7 @@ def _draw_page(page: gr.Blocks, service: ChatService, *, needs_key: bool) -> Non
                 padding=False,
             )
             header = gr.HTML(header_badges(model), elem_id="model-line", padding=False)
-            new_chat = gr.Button("New chat", size="sm", elem_id="new-chat", scale=0, min_width=110)
+            new_chat = gr.Button("New chat", size="sm", elem_id="new-chat", scale=0, min_width=92)
         parts = _draw_chat(controls, store)
         with gr.Accordion("Use it from code", open=False, elem_id="code"):
             scripts = gr.Markdown(elem_id="scripts")

@@ -16,11 +16,16 @@ from myserve_ui.settings import Settings
 
 
 @asynccontextmanager
-async def serve_door(service: ChatService) -> AsyncIterator[str]:
-    """Serve the API over `service` on a free port; gives the base URL."""
+async def serve_door(service: ChatService, *, send_buffer: int | None = None) -> AsyncIterator[str]:
+    """Serve the API over `service` on a free port; gives the base URL.
+
+    With `send_buffer` the system keeps about so many bytes for a reader who does not read.
+    """
     app = FastAPI(openapi_url=None, redirect_slashes=False)
     add_api(app, service, Settings(), is_browser_path=lambda path: path == "/")
     listener = socket.create_server(("127.0.0.1", 0))
+    if send_buffer is not None:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=1))
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:

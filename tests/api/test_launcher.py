@@ -35,12 +35,12 @@ def run(folder: Path, *arguments: str, **settings: str) -> subprocess.CompletedP
 
 
 @asynccontextmanager
-async def running_app(folder: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+async def running_app(folder: Path, **settings: str) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
     """The app with the echo engine; gives the process and its address once it says that it is ready."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "app.py"),
         cwd=ROOT,
-        env=environment(folder, MYSERVE_FORCE_ECHO="1"),
+        env=environment(folder, MYSERVE_FORCE_ECHO="1", **settings),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
     )
