@@ -39,7 +39,7 @@ def _part_text(part: Any, index: int) -> str:
 
 class ChatMessage(WireModel):
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: Annotated[str, BeforeValidator(_join_parts)]
+    content: Annotated[str, BeforeValidator(_join_parts, json_schema_input_type=str | list[dict[str, str]])]
     name: str | None = None
     tool_calls: Any = None
     function_call: Any = None
