@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from myserve_ui.core.engine_request import EngineRequest
 from myserve_ui.core.requests import Message
 from myserve_ui.core.sampling_params import SamplingParams
+from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.errors import MyServeError
 from myserve_ui.models.baseline import generate_plainly
 from myserve_ui.models.catalog import build_catalog

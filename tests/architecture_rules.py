@@ -62,6 +62,7 @@ HOMES: dict[str, set[str]] = {
     "bitsandbytes": {"models", "engine/attention"},
     "accelerate": {"models"},
     "gguf": {"models"},
+    "llguidance": {"engine/grammar_compiler", "engine/grammar_matcher"},
     "safetensors": {"models"},
     "huggingface_hub": {"models"},
     "torch": {"models", "evaluation", "bench", "selftest", *(f"engine/{name}" for name in TENSOR_FILES)},

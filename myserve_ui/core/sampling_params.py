@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from myserve_ui.core.structured_output import StructuredOutput
 from myserve_ui.errors import InvalidRequestError
 
 GREEDY_BELOW = 1e-2
@@ -57,6 +58,8 @@ class SamplingParams:
     ignore_eos: bool = False
     logprobs: int | None = None
     """Report each token's log-probability, with so many of the likeliest tokens; None: report none."""
+    structured_output: StructuredOutput | None = None
+    """The JSON that the answer must be; None: any text."""
     prompt_logprobs: bool = False
     """The same for the prompt's tokens, from the second on."""
 

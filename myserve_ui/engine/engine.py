@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Sequence as SequenceOf
 from dataclasses import asdict, dataclass
 
-from myserve_ui.core.engine_request import EngineRequest
 from myserve_ui.core.outputs import FinishReason, RequestOutput
+from myserve_ui.engine.engine_request import EngineRequest
+from myserve_ui.engine.grammar import Background, in_the_foreground, start_masks
 from myserve_ui.engine.logprobs import score_prompts
 from myserve_ui.engine.memory_errors import is_out_of_memory
 from myserve_ui.engine.model_runner import Runner
@@ -38,6 +39,16 @@ class EngineConfig:
     """Check the books at every step instead of only when idle."""
 
 
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What the engine's surroundings lend it."""
+
+    clock: Callable[[], float] = time.monotonic
+    """Seconds that never go back."""
+    background: Background = in_the_foreground
+    """Runs work beside the forward."""
+
+
 class Engine:
     """Serves many requests with one model. Not thread-safe: one owner calls add, abort and step.
 
@@ -51,16 +62,17 @@ class Engine:
         *,
         eos_token_ids: frozenset[int],
         config: EngineConfig,
-        clock: Callable[[], float] = time.monotonic,
+        host: Host | None = None,
     ) -> None:
         self.runner = runner
         self.config = config
-        self.clock = clock
+        self.clock = (host or Host()).clock
         slots = SlotManager(config.max_num_seqs, config.max_model_len, config.max_cache_tokens)
         self.scheduler = Scheduler(slots, max_num_batched_tokens=config.max_num_batched_tokens)
         self.sampler = Sampler(eos_token_ids)
         self.counters = EngineCounters()
         self._decode = decode
+        self._background = (host or Host()).background
         self._eos_token_ids = eos_token_ids
         self._sequences: dict[str, Sequence] = {}
         self._next_seq_id = itertools.count()
@@ -133,15 +145,17 @@ class Engine:
 
     def _compute(self, batch: ScheduledBatch) -> Sampled | None:
         """What the batch's sampling chunks say next, or None if the memory ran out."""
+        sequences = [chunk.sequence for chunk in batch.sampling]
+        masks = start_masks(sequences, self._background)  # computed while the forward runs
         try:
             (self.runner.trim if self._is_short_of_memory else self.runner.reserve)(self.scheduler.slots.claims())
             logits = self.runner.forward(batch)  # [num_logits, vocab_size]
             score_prompts(batch, logits)
-            return self.sampler.sample(
-                logits[batch.sampling_rows] if batch.num_logits > len(batch.sampling) else logits,
-                [chunk.sequence for chunk in batch.sampling],
-            )
+            if batch.num_logits > len(sequences):
+                logits = logits[batch.sampling_rows]
+            return self.sampler.sample(logits, sequences, masks())
         except Exception as error:
+            masks()  # which must not go on beside the next step
             if not is_out_of_memory(error):
                 raise
             return None  # here the traceback, and the tensors that it holds, are let go

@@ -8,6 +8,7 @@ import torch
 
 from myserve_ui.core.logprobs import TokenLogprob
 from myserve_ui.engine.scheduler import ScheduledBatch
+from myserve_ui.engine.sequence import Sequence
 
 
 def score_prompts(batch: ScheduledBatch, logits: torch.Tensor) -> None:
@@ -25,8 +26,15 @@ def score_prompts(batch: ScheduledBatch, logits: torch.Tensor) -> None:
         targets = sequence.token_ids[first : min(chunk.start + chunk.length + 1, sequence.num_prompt_tokens)]
         if targets:
             start = end - chunk.length + (first - 1 - chunk.start)
-            rows = logits[start : start + len(targets)]
-            sequence.add_prompt_logprobs(token_logprobs(rows, targets, [sequence.params.logprobs or 0] * len(targets)))
+            _report(sequence, logits[start : start + len(targets)], targets)
+
+
+def _report(sequence: Sequence, logits: torch.Tensor, targets: list[int]) -> None:
+    sequence.num_scored_tokens += len(targets)
+    if sequence.on_logits is not None:
+        sequence.on_logits(logits)
+    else:
+        sequence.add_prompt_logprobs(token_logprobs(logits, targets, [sequence.params.logprobs or 0] * len(targets)))
 
 
 def token_logprobs(logits: torch.Tensor, token_ids: SequenceOf[int], num_top: SequenceOf[int]) -> list[TokenLogprob]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from myserve_ui.core.logprobs import TokenLogprob
+from myserve_ui.engine.grammar import RowMasks, forbid_tokens
 from myserve_ui.engine.logit_adjustments import adjust_logits
 from myserve_ui.engine.logprobs import token_logprobs
 from myserve_ui.engine.sequence import Sequence
@@ -34,13 +35,15 @@ class Sampler:
         self._eos_token_ids = sorted(eos_token_ids)
 
     @torch.inference_mode()
-    def sample(self, logits: torch.Tensor, sequences: SequenceOf[Sequence]) -> Sampled:
-        """Choose a token for each row of `logits` [num_seqs, vocab]; changes the logits."""
+    def sample(self, logits: torch.Tensor, sequences: SequenceOf[Sequence], masks: RowMasks | None = None) -> Sampled:
+        """Choose a token for each row of `logits` [num_seqs, vocab], if `masks` allow it; changes the logits."""
         if not sequences:
             return Sampled([], {})
         asking = [row for row, sequence in enumerate(sequences) if sequence.params.logprobs is not None]
         raw = logits[asking] if asking else None  # a copy: log-probabilities are the model's own, before adjustments
         adjust_logits(logits, sequences, self._eos_token_ids)
+        if masks is not None:
+            forbid_tokens(logits, masks)
         token_ids = self._choose(logits, sequences)
         if raw is None:
             return Sampled(token_ids, {})

@@ -255,7 +255,7 @@ def _chunk(sequence: Sequence, length: int) -> ScheduledChunk:
         length,
         _slot(sequence),
         samples=start + length == sequence.num_tokens and sequence.params.max_tokens != 0,
-        scored=sequence.wants_prompt_scores,
+        scored=sequence.wants_prompt_scores and start + length >= sequence.num_scored_tokens,
     )
 
 

@@ -11,8 +11,8 @@ import random
 
 import torch
 
-from myserve_ui.core.engine_request import EngineRequest
 from myserve_ui.core.sampling_params import SamplingParams
+from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.model_runner import ModelRunner
 from myserve_ui.engine.scheduler import ScheduledBatch, ScheduledChunk
 from myserve_ui.engine.sequence import Sequence

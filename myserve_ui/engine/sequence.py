@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence as SequenceOf
 from dataclasses import replace
 
-from myserve_ui.core.engine_request import EngineRequest
 from myserve_ui.core.logprobs import TokenLogprob
 from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState, Usage
 from myserve_ui.core.timings import RequestTimings
 from myserve_ui.engine.detokenizer import Detokenizer
+from myserve_ui.engine.engine_request import EngineRequest
+from myserve_ui.engine.grammar_matcher import Matcher
 from myserve_ui.engine.stop_checker import StopChecker
 
 
@@ -34,10 +35,13 @@ class Sequence:
         self.timings = RequestTimings(arrival=request.arrival)
         self.random = make_generator(request.params.seed, request.choice)
         self.parent = request.parent
+        self.matcher = request.grammar.start() if request.grammar is not None else None
+        """This answer's place in its grammar."""
         self.output_counts: Counter[int] = Counter()
         """How often each token is in the answer; kept only where a penalty asks for it."""
-        self.num_scored_tokens = 1
-        """Prompt tokens whose log-probability is known, or that has none: the first, with no token before it."""
+        self.num_scored_tokens = request.first_scored
+        """Prompt tokens that are scored, or that nobody asked about: the first at least, with no token before it."""
+        self.on_logits = request.on_logits
         self._detokenizer = Detokenizer(decode, request.prompt_token_ids)
         self._stop_checker = StopChecker(request.params.stop)
         self._pending_text = ""
@@ -78,7 +82,8 @@ class Sequence:
     @property
     def wants_prompt_scores(self) -> bool:
         """True while prompt tokens are to be scored: their logits are needed, so none may come from the cache."""
-        return self.params.prompt_logprobs and self.num_scored_tokens < self.num_prompt_tokens
+        wanted = self.params.prompt_logprobs or self.on_logits is not None
+        return wanted and self.num_scored_tokens < self.num_prompt_tokens
 
     def add_logprob(self, logprob: TokenLogprob) -> None:
         """Report the log-probability of the token that was just appended."""
@@ -87,7 +92,6 @@ class Sequence:
     def add_prompt_logprobs(self, logprobs: SequenceOf[TokenLogprob]) -> None:
         """Report those of the next prompt tokens."""
         self._pending_prompt_logprobs += logprobs
-        self.num_scored_tokens += len(logprobs)
 
     def uniform(self) -> float:
         """The random number in [0, 1) that draws the next token: the same one until a token is appended.
@@ -112,6 +116,8 @@ class Sequence:
             self._conclude(FinishReason.STOP)
             return
         self._add_text(self._detokenizer.add(token_id))
+        if self.matcher is not None:
+            self._follow_grammar(self.matcher, token_id)
         if not self.is_finished and self.num_output_tokens >= (self.params.max_tokens or 0):
             self._conclude(FinishReason.LENGTH)
 
@@ -150,6 +156,14 @@ class Sequence:
             self.stop_reason = token_id
             return True
         return token_id in eos_token_ids and not self.params.ignore_eos
+
+    def _follow_grammar(self, matcher: Matcher, token_id: int) -> None:
+        """End as soon as the form is complete, or cannot be kept."""
+        matcher.accept(token_id)
+        if matcher.failure is not None:
+            self.finish(FinishReason.ERROR, error=matcher.failure)
+        elif matcher.is_finished and not self.is_finished:
+            self._conclude(FinishReason.STOP)
 
     def _conclude(self, reason: FinishReason) -> None:
         self._add_text(self._detokenizer.flush())

@@ -11,12 +11,14 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
 from myserve_ui import __version__
-from myserve_ui.core.engine_request import EngineRequest
 from myserve_ui.core.model_info import EngineStatus, LoadProgress, LoadState, ModelInfo, ServiceStatus
 from myserve_ui.core.outputs import RequestOutput
 from myserve_ui.core.requests import ChatRequest, CompletionRequest
 from myserve_ui.core.sampling_params import SamplingParams
+from myserve_ui.core.structured_output import StructuredOutput
 from myserve_ui.core.timings import RequestTimings
+from myserve_ui.engine.engine_request import EngineRequest
+from myserve_ui.engine.grammar_compiler import CompiledGrammar
 from myserve_ui.errors import ShuttingDownError
 from myserve_ui.serving.engine_pool import EnginePool, RunningEngine, engine_status
 from myserve_ui.serving.engine_thread import first_output
@@ -78,7 +80,7 @@ class ChatService:
             engine = self._engine(request.model)
             prompt = await self._render(engine, request)
             await _read_vocabulary(engine, request.params)
-            return self._answer(engine, self._choices(engine, prompt, request, n=n, field="messages"), request)
+            return self._answer(engine, await self._choices(engine, prompt, request, n=n, field="messages"), request)
 
     async def start_completion(self, request: CompletionRequest) -> RequestStream:
         """Open the stream of a text completion; refuses like start_chat_choices."""
@@ -96,7 +98,7 @@ class ChatService:
             for index, request in enumerate(requests):
                 field = "prompt" if len(requests) == 1 else f"prompt[{index}]"
                 prompt = await self._completion_prompt(engine, request.prompt, field)
-                asked += self._choices(engine, prompt, _with_completion_length(request), n=n, field=field)
+                asked += await self._choices(engine, prompt, _with_completion_length(request), n=n, field=field)
             return self._answer(engine, asked, requests[0])
 
     async def tokenize(self, asked: ChatRequest | CompletionRequest, *, add_special_tokens: bool = True) -> list[int]:
@@ -166,7 +168,7 @@ class ChatService:
             return token_ids
         return [tokenizer.bos_token_id]
 
-    def _choices(
+    async def _choices(
         self, engine: RunningEngine, prompt: list[int], asked: ChatRequest | CompletionRequest, *, n: int, field: str
     ) -> list[EngineRequest]:
         """Requests for `n` answers to the prompt; `field` is what the client called the prompt."""
@@ -181,6 +183,7 @@ class ChatService:
             params=params,
             arrival=engine.thread.now(),
             cache_prompt=asked.cache_prompt,
+            grammar=await _compile(engine, params.structured_output),
         )
         return [first, *(other_choice(first, choice) for choice in range(1, n))]
 
@@ -253,3 +256,8 @@ def _with_completion_length(request: CompletionRequest) -> CompletionRequest:
     if params.max_tokens is not None:
         return request
     return replace(request, params=replace(params, max_tokens=max(COMPLETION_MAX_TOKENS, params.min_tokens)))
+
+
+async def _compile(engine: RunningEngine, output: StructuredOutput | None) -> CompiledGrammar | None:
+    """The grammar of a form, made off the event loop: a large one takes half a second."""
+    return None if output is None else await asyncio.to_thread(engine.grammars.compile, output)

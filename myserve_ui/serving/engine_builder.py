@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from myserve_ui.engine.echo_runner import EchoRunner
-from myserve_ui.engine.engine import Engine, EngineConfig
+from myserve_ui.engine.engine import Engine, EngineConfig, Host
+from myserve_ui.engine.grammar import Background
 from myserve_ui.engine.memory_budget import plan_cache
 from myserve_ui.engine.model_runner import ModelRunner, Runner
 from myserve_ui.engine.self_check import check_runner, reference_logits
@@ -43,7 +45,19 @@ def build_engine(loaded: LoadedModel, limits: EngineLimits) -> Engine:
         max_cache_tokens=budget.max_cache_tokens,
         debug=limits.debug,
     )
-    return Engine(runner, loaded.tokenizer.decode, eos_token_ids=loaded.eos_token_ids, config=config)
+    return Engine(
+        runner,
+        loaded.tokenizer.decode,
+        eos_token_ids=loaded.eos_token_ids,
+        config=config,
+        host=Host(background=_beside_the_forward()),
+    )
+
+
+def _beside_the_forward() -> Background:
+    """One more thread, made at the first use and gone with the engine."""
+    executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="masks")
+    return lambda work: executor.submit(work).result
 
 
 def _build_runner(loaded: LoadedModel, num_slots: int) -> Runner:

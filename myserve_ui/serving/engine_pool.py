@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from myserve_ui.core.model_info import EngineStatus, LoadProgress, LoadState, ModelInfo
 from myserve_ui.engine.engine import Engine
+from myserve_ui.engine.grammar_compiler import GrammarCompiler
 from myserve_ui.errors import EngineDeadError, ModelLoadError, ModelLoadingError, PrecisionUnavailableError
 from myserve_ui.models.catalog import Catalog, CatalogEntry
 from myserve_ui.models.loaded_model import LoadedModel
@@ -31,6 +32,7 @@ class RunningEngine:
     thread: EngineThread
     info: ModelInfo
     max_model_len: int
+    grammars: GrammarCompiler
 
 
 class _Slot:
@@ -147,7 +149,13 @@ class EnginePool:
         turnstile = self._turnstile if loaded.device.type == "cpu" else None
         thread = EngineThread(slot.entry.key, engine, max_waiting=self._max_waiting, turnstile=turnstile)
         thread.start()
-        slot.engine = RunningEngine(loaded, thread, _describe(slot.entry, loaded, engine), engine.config.max_model_len)
+        slot.engine = RunningEngine(
+            loaded,
+            thread,
+            _describe(slot.entry, loaded, engine),
+            engine.config.max_model_len,
+            GrammarCompiler(loaded.tokenizer.token_bytes, end_token_ids=loaded.eos_token_ids),
+        )
         return slot.engine
 
     def _load_and_build(self, slot: _Slot) -> tuple[LoadedModel, Engine]:

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
-from myserve_ui.core.engine_request import EngineRequest
 from myserve_ui.core.outputs import RequestOutput, RequestState, Usage
 from myserve_ui.core.timings import RequestTimings
 from myserve_ui.engine.engine import Engine
+from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.stats import EngineSnapshot
 from myserve_ui.errors import EngineDeadError, InvalidRequestError, OverloadedError
 from myserve_ui.serving.request_stream import RequestStream

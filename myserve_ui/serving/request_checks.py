@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from myserve_ui.core.engine_request import EngineRequest
 from myserve_ui.core.sampling_params import SamplingParams
+from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.errors import ContextLengthExceededError, InvalidRequestError
 
 

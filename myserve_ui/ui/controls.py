@@ -22,7 +22,8 @@ PRESETS: dict[str, dict[str, float]] = {
     "Greedy": {"temperature": 0.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0},
 }
 CUSTOM = "Custom"
-DEFAULT_PRESET = "Balanced"
+DEFAULT_PRESET = "Precise"
+"""The makers of the default model advise 0.2 and 0.9; small models wander at more."""
 
 
 @dataclass(frozen=True, slots=True)

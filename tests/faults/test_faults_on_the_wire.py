@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
-from myserve_ui.core.engine_request import EngineRequest
 from myserve_ui.core.model_info import LoadState
+from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.fault_injection import Fault, FaultKind, step_is
 from myserve_ui.errors import ModelLoadError
 from myserve_ui.models.catalog import CatalogEntry

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from myserve_ui.core.engine_request import EngineRequest
 from myserve_ui.core.outputs import FinishReason, RequestOutput
 from myserve_ui.core.sampling_params import SamplingDefaults, SamplingParams
 from myserve_ui.engine.engine import OUT_OF_MEMORY, Engine, EngineConfig
+from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.fault_injection import Fault, FaultKind, FaultyRunner, request_runs, step_is
 from myserve_ui.engine.kv_cache import KVCache
 from myserve_ui.engine.model_runner import ModelRunner

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from myserve_ui.core.engine_request import EngineRequest
 from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.engine.engine import Engine, EngineConfig
+from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.model_runner import ModelRunner
 from myserve_ui.engine.self_check import check_runner, reference_logits
 from myserve_ui.models.byte_tokenizer import EOS_TOKEN_ID

@@ -7,11 +7,12 @@ from dataclasses import fields, replace
 
 import pytest
 
-from myserve_ui.core.engine_request import EngineRequest
 from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState, Usage
 from myserve_ui.core.requests import ChatRequest, CompletionRequest, Message
 from myserve_ui.core.sampling_params import SamplingDefaults, SamplingParams
+from myserve_ui.core.structured_output import StructuredOutput
 from myserve_ui.core.timings import RequestTimings
+from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.serving.engine_builder import EngineLimits
 from myserve_ui.serving.request_stream import RequestStream, StreamLimits
@@ -44,6 +45,7 @@ OTHERS = {
     "ignore_eos": True,
     "logprobs": 0,
     "prompt_logprobs": True,
+    "structured_output": StructuredOutput.json_object(),
 }
 """For each parameter a value that is not the one of PARAMS."""
 
@@ -58,6 +60,8 @@ def test_no_parameter_of_the_engine_s_request_is_forgotten() -> None:
     keys = {key_of(replace(REQUEST, **{name: value})) for name, value in unlike.items()}  # type: ignore[arg-type]
     assert len(keys | {key_of()}) == len(unlike) + 1
     told = {"request_id", "arrival", "parent"}  # which change no answer
+    told |= {"grammar"}  # which is made of params.structured_output
+    told |= {"on_logits", "first_scored"}  # which no door asks for
     assert {field.name for field in fields(EngineRequest)} - set(unlike) == told
 
 

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from myserve_ui.core.engine_request import EngineRequest
 from myserve_ui.core.outputs import FinishReason, RequestState
 from myserve_ui.core.sampling_params import SamplingDefaults, SamplingParams
 from myserve_ui.engine.echo_runner import EchoRunner
-from myserve_ui.engine.engine import Engine, EngineConfig
+from myserve_ui.engine.engine import Engine, EngineConfig, Host
+from myserve_ui.engine.engine_request import EngineRequest
 from tests.fakes import FakeClock, ScriptedRunner, decode_bytes, says
 
 END = 299
@@ -17,7 +17,9 @@ END = 299
 def make_engine(script, *, seqs=4, batched=32, length=512, tokens=2048):
     config = EngineConfig(seqs, batched, length, tokens, debug=True)
     clock = FakeClock()
-    engine = Engine(ScriptedRunner(script), decode_bytes, eos_token_ids=frozenset({END}), config=config, clock=clock)
+    engine = Engine(
+        ScriptedRunner(script), decode_bytes, eos_token_ids=frozenset({END}), config=config, host=Host(clock=clock)
+    )
     return engine, clock
 
 

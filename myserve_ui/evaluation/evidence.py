@@ -1,0 +1,150 @@
+"""Two answers to one prompt, token by token: where they part, how sure each model was, and what decided."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import torch
+
+from myserve_ui.evaluation.scoring import collect_logits, measure_noise
+from myserve_ui.evaluation.token_scores import TokenScores, score_tokens
+from myserve_ui.serving.engine_pool import RunningEngine
+
+TOP = 5
+HORIZONS = (32, 64, 128)
+"""The share of identical tokens is told for the first so many."""
+NOISE_MARGIN = 2.0
+"""A lead within so many times the noise floor is a tie: each of two log-probabilities may be off by it."""
+
+
+class Verdict(StrEnum):
+    IDENTICAL = "identical"
+    TIE = "a tie within numerical noise"
+    CHANGED = "quantisation changed the choice"
+    DRAWN = "drawn differently from shifted probabilities"
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerPair:
+    """Two answers of ids to the same prompt."""
+
+    prompt: Sequence[int]
+    base: Sequence[int]
+    candidate: Sequence[int]
+    greedy: bool = True
+
+
+async def explain(base: RunningEngine, candidate: RunningEngine, answers: AnswerPair) -> dict[str, Any]:
+    """Evidence as one JSON document: both answers scored by both models, the split, the noise floor, a verdict.
+
+    Both answers go through the models once each. Raises what scoring raises; an empty answer has no tokens.
+    """
+    noise = await _noise_floor(base, answers)
+    rows = {
+        side: await _score_answer(base, candidate, answers.prompt, ids)
+        for side, ids in (("base", answers.base), ("candidate", answers.candidate))
+    }
+    decode = base.loaded.tokenizer.decode
+    return {
+        "kind": "evidence",
+        "base": base.info.id,
+        "candidate": candidate.info.id,
+        "noise_floor": noise,
+        "identical_share": {str(n): share for n in HORIZONS if (share := _identical_share(answers, n)) is not None},
+        "split": await _explain_split(base, candidate, answers, noise),
+        "answers": {side: _token_rows(scores, ids, decode) for side, (scores, ids) in rows.items()},
+    }
+
+
+def find_split(first: Sequence[int], second: Sequence[int]) -> int | None:
+    """Index of the first token at which two answers differ, the end of the shorter one if it is all they share."""
+    for index, (a, b) in enumerate(zip(first, second, strict=False)):
+        if a != b:
+            return index
+    return None if len(first) == len(second) else min(len(first), len(second))
+
+
+def judge(margin: float, noise: float, *, greedy: bool) -> Verdict:
+    """What decided at the split: `margin` is the base's log-probability lead of its own token over the candidate's."""
+    if margin <= NOISE_MARGIN * noise:
+        return Verdict.TIE
+    return Verdict.CHANGED if greedy else Verdict.DRAWN
+
+
+async def _score_answer(
+    base: RunningEngine, candidate: RunningEngine, prompt: Sequence[int], answer: Sequence[int]
+) -> tuple[TokenScores | None, Sequence[int]]:
+    if not answer:
+        return None, answer
+    ids = [*prompt, *answer]
+    logits = [await collect_logits(engine, ids, first_scored=len(prompt)) for engine in (base, candidate)]
+    return await asyncio.to_thread(score_tokens, logits[0], logits[1], answer), answer
+
+
+async def _noise_floor(base: RunningEngine, answers: AnswerPair) -> float:
+    """Largest difference that rounding alone makes to the log-probability of a likely token of the base's answer."""
+    if not answers.base:
+        return 0.0
+    ids = [*answers.prompt, *answers.base]
+    return float((await measure_noise(base, ids, first_scored=len(answers.prompt))).max_difference.max())
+
+
+async def _explain_split(
+    base: RunningEngine, candidate: RunningEngine, answers: AnswerPair, noise: float
+) -> dict[str, Any] | None:
+    index = find_split(answers.base, answers.candidate)
+    if index is None or index >= min(len(answers.base), len(answers.candidate)):
+        return None
+    context = [*answers.prompt, *answers.base[: index + 1]]
+    rows = [await collect_logits(engine, context, first_scored=len(context) - 1) for engine in (base, candidate)]
+    logs = [torch.log_softmax(row[0].float(), dim=-1) for row in rows]
+    margin = float(logs[0][answers.base[index]] - logs[0][answers.candidate[index]])
+    decode = base.loaded.tokenizer.decode
+    return {
+        "index": index,
+        "base_token": decode([answers.base[index]]),
+        "candidate_token": decode([answers.candidate[index]]),
+        "margin": margin,
+        "verdict": judge(margin, noise, greedy=answers.greedy).value,
+        "top": {side: _likeliest(log, decode) for side, log in zip(("base", "candidate"), logs, strict=True)},
+    }
+
+
+def _likeliest(logprobs: torch.Tensor, decode: Any) -> list[dict[str, Any]]:
+    values, ids = logprobs.topk(TOP)
+    return [
+        {"id": token_id, "text": decode([token_id]), "p": p}
+        for token_id, p in zip(ids.tolist(), values.exp().tolist(), strict=True)
+    ]
+
+
+def _identical_share(answers: AnswerPair, horizon: int) -> float | None:
+    """Share of the first `horizon` places at which both answers have the same token; None if neither is that long."""
+    if max(len(answers.base), len(answers.candidate)) < horizon:
+        return None
+    pairs = zip(answers.base[:horizon], answers.candidate[:horizon], strict=False)
+    return sum(a == b for a, b in pairs) / horizon
+
+
+def _token_rows(scores: TokenScores | None, ids: Sequence[int], decode: Any) -> list[dict[str, Any]]:
+    """One entry for each token of an answer: its probability and rank in both models, and how far they are apart."""
+    if scores is None:
+        return []
+    columns = {
+        "p_base": (-scores.nll_base).exp(),
+        "p_candidate": (-scores.nll_candidate).exp(),
+        "rank_base": scores.base_rank,
+        "rank_candidate": scores.candidate_rank,
+        "kld": scores.kld,
+        "delta_p": scores.delta_p,
+        "same_top": scores.same_top,
+    }
+    values = zip(*(column.tolist() for column in columns.values()), strict=True)
+    return [
+        {"id": token_id, "text": decode([token_id]), **dict(zip(columns, row, strict=True))}
+        for token_id, row in zip(ids, values, strict=True)
+    ]

@@ -1,0 +1,185 @@
+"""What a cheaper precision costs on a text: perplexity, divergence and agreement against the base, as one document."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import AsyncIterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+
+from myserve_ui import __version__
+from myserve_ui.core.model_info import ModelInfo
+from myserve_ui.errors import InvalidRequestError, OverloadedError
+from myserve_ui.evaluation.scoring import compare_tokens
+from myserve_ui.evaluation.statistics import estimate, percentiles, perplexity
+from myserve_ui.evaluation.token_scores import TokenScores, join_scores
+from myserve_ui.evaluation.windows import make_windows
+from myserve_ui.serving.engine_pool import EnginePool, RunningEngine
+
+MAX_TOKENS = 16_384
+"""Some ten minutes of a small CPU; a longer text adds little certainty."""
+DEFAULT_WINDOW, DEFAULT_STRIDE = 512, 256
+
+
+@dataclass(frozen=True, slots=True)
+class FidelityRequest:
+    """Score `text` by two precisions of one model. Equal names compare a model with itself."""
+
+    text: str
+    base: str = ""
+    candidate: str = ""
+    window: int = DEFAULT_WINDOW
+    stride: int = DEFAULT_STRIDE
+
+
+@dataclass(frozen=True, slots=True)
+class FidelityProgress:
+    """How far a report is. The last one carries the document."""
+
+    tokens_done: int
+    tokens_total: int
+    document: dict[str, Any] | None = None
+
+
+@dataclass(slots=True)
+class _Run:
+    """What a report gathers."""
+
+    request: FidelityRequest
+    base: RunningEngine
+    candidate: RunningEngine
+    token_ids: list[int]
+    scores: list[TokenScores] = field(default_factory=list)
+    started: float = field(default_factory=time.monotonic)
+
+
+class FidelityService:
+    """Makes reports, one at a time, through the engines that serve users."""
+
+    def __init__(self, pool: EnginePool) -> None:
+        self._pool = pool
+        self._one_report = asyncio.Lock()
+
+    async def report(self, request: FidelityRequest) -> AsyncIterator[FidelityProgress]:
+        """Progress, window by window, and at the end the document.
+
+        Loads what is not loaded. Raises InvalidRequestError for a text that is too short or too long, windows out of
+        range, or models that read text differently; OverloadedError while another report runs; ModelLoadError.
+        """
+        if self._one_report.locked():
+            raise OverloadedError("Another fidelity report is running; wait for it, or stop it.")
+        async with self._one_report:
+            run = await self._open(request)
+            windows = make_windows(len(run.token_ids), window=request.window, stride=request.stride)
+            done, total = 0, len(run.token_ids) - 1
+            for window in windows:
+                yield FidelityProgress(done, total)
+                ids = run.token_ids[window.start : window.end]
+                first = window.first_scored - window.start
+                run.scores.append(await compare_tokens(run.base, run.candidate, ids, first_scored=first))
+                done += window.num_scored
+            yield FidelityProgress(done, total, await asyncio.to_thread(_document, run))
+
+    async def _open(self, request: FidelityRequest) -> _Run:
+        base, candidate = [await self._loaded(name) for name in (request.base, request.candidate)]
+        if request.window > min(base.max_model_len, candidate.max_model_len):
+            raise InvalidRequestError(
+                f"window is {request.window} tokens, more than the context of {base.max_model_len}.", param="window"
+            )
+        ids = await asyncio.to_thread(base.loaded.tokenizer.encode, request.text)
+        if ids != await asyncio.to_thread(candidate.loaded.tokenizer.encode, request.text):
+            raise InvalidRequestError(
+                f"{base.info.id} and {candidate.info.id} read the text as different tokens, so their scores cannot be "
+                "compared; choose two precisions of one model.",
+                param="candidate",
+            )
+        if len(ids) > MAX_TOKENS:
+            raise InvalidRequestError(
+                f"The text has {len(ids)} tokens and a report takes at most {MAX_TOKENS}; send a shorter one.",
+                param="text",
+            )
+        return _Run(request, base, candidate, ids)
+
+    async def _loaded(self, name: str) -> RunningEngine:
+        async for _progress in self._pool.load(name):
+            pass
+        return self._pool.engine(name)
+
+
+def _document(run: _Run) -> dict[str, Any]:
+    """The report as JSON has it; keys as docs/metrics names them, shares in 0..1, divergence in nats."""
+    scores = join_scores(run.scores)
+    seconds = time.monotonic() - run.started
+    return {
+        "kind": "fidelity",
+        "version": __version__,
+        "base": run.base.info.id,
+        "candidate": run.candidate.info.id,
+        "model": run.base.info.name,
+        "text_sha256": hashlib.sha256(run.request.text.encode()).hexdigest(),
+        "tokens_scored": len(scores),
+        "window": run.request.window,
+        "stride": run.request.stride,
+        "bos": run.token_ids[0] == run.base.loaded.bos_token_id,
+        "percentile_method": "nearest rank",
+        **summarise(scores),
+        "memory": {"base": memory_of(run.base.info), "candidate": memory_of(run.candidate.info)},
+        "speed": {"seconds": seconds, "tokens_per_second": 2 * len(scores) / seconds},
+        "note": run.base.info.note,
+        "tokens": _token_rows(run, scores),
+    }
+
+
+def summarise(scores: TokenScores) -> dict[str, Any]:
+    """The numbers of a report, each with how sure it is."""
+    delta_p = scores.delta_p
+    return {
+        "perplexity": {
+            "base": asdict(perplexity(scores.nll_base)),
+            "candidate": asdict(perplexity(scores.nll_candidate)),
+        },
+        "ln_ratio": _mean_and_se(scores.nll_candidate - scores.nll_base),
+        "kld": _mean_and_se(scores.kld) | percentiles(scores.kld),
+        "delta_p": _mean_and_se(delta_p) | percentiles(delta_p) | {"rms": delta_p.square().mean().sqrt().item()},
+        "same_top": {"share": estimate(scores.same_top.float()).value, "se": estimate(scores.same_top.float()).se},
+        "top_overlap": _mean_and_se(scores.overlap),
+    }
+
+
+def memory_of(info: ModelInfo) -> dict[str, Any]:
+    """What a model's weights and cache take."""
+    return {
+        "precision": info.precision,
+        "dtype": info.dtype,
+        "device": info.device,
+        "weight_bytes": info.weight_bytes,
+        "num_parameters": info.num_parameters,
+        "bits_per_parameter": info.bits_per_parameter,
+        "kv_bytes_per_token": info.kv_bytes_per_token,
+    }
+
+
+def _mean_and_se(values: torch.Tensor) -> dict[str, float]:
+    mean = estimate(values)
+    return {"mean": mean.value, "se": mean.se}
+
+
+def _token_rows(run: _Run, scores: TokenScores) -> list[dict[str, Any]]:
+    """Each scored token with its own numbers."""
+    decode = run.base.loaded.tokenizer.decode
+    columns = zip(
+        run.token_ids[1:],
+        scores.nll_base.tolist(),
+        scores.nll_candidate.tolist(),
+        scores.kld.tolist(),
+        scores.delta_p.tolist(),
+        scores.base_rank.tolist(),
+        scores.same_top.tolist(),
+        strict=True,
+    )
+    names = ("id", "nll_base", "nll_candidate", "kld", "delta_p", "base_rank", "same_top")
+    return [{"text": decode([row[0]]), **dict(zip(names, row, strict=True))} for row in columns]

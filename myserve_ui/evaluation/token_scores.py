@@ -1,0 +1,79 @@
+"""What two models say of the same tokens, one number a token: losses, divergence, agreement.
+
+Formulas and names follow llama.cpp's perplexity tool (KL divergence, delta p, same top token) and the report in
+docs/metrics of this project; all sums are in float32 or better, over the full vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import torch
+
+ROWS_AT_ONCE = 64
+"""Rows of a vocabulary that are in float32 at the same time."""
+OVERLAP = 10
+"""How many of the likeliest tokens the overlap looks at."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TokenScores:
+    """One entry for each scored token; tensors [n] on the CPU."""
+
+    nll_base: torch.Tensor
+    """-ln p of the true token under the base."""
+    nll_candidate: torch.Tensor
+    kld: torch.Tensor
+    """KL(base || candidate) over the whole vocabulary, in nats."""
+    base_rank: torch.Tensor
+    """0 if the true token is the base's likeliest."""
+    candidate_rank: torch.Tensor
+    same_top: torch.Tensor
+    """True if both have the same likeliest token."""
+    overlap: torch.Tensor
+    """Share of the ten likeliest tokens that both have in common."""
+    max_difference: torch.Tensor
+    """Largest difference of any log-probability of the base's ten likeliest tokens: what rounding would change."""
+
+    @property
+    def delta_p(self) -> torch.Tensor:
+        """p_candidate - p_base of the true token."""
+        return (-self.nll_candidate).exp() - (-self.nll_base).exp()
+
+    def __len__(self) -> int:
+        return len(self.nll_base)
+
+
+@torch.inference_mode()
+def score_tokens(base: torch.Tensor, candidate: torch.Tensor, targets: Sequence[int]) -> TokenScores:
+    """Scores of `targets` [n] under two models' logits [n, vocab], row by row."""
+    ids = torch.tensor(targets, device=base.device)
+    starts = range(0, len(targets), ROWS_AT_ONCE)
+    return join_scores(
+        [_score(*(rows[start : start + ROWS_AT_ONCE] for rows in (base, candidate, ids))) for start in starts]
+    )
+
+
+def join_scores(parts: Sequence[TokenScores]) -> TokenScores:
+    """One after the other."""
+    return TokenScores(*(torch.cat([getattr(part, field.name) for part in parts]) for field in fields(TokenScores)))
+
+
+def _score(base: torch.Tensor, candidate: torch.Tensor, ids: torch.Tensor) -> TokenScores:
+    log_base = torch.log_softmax(base.float(), dim=-1)  # [rows, vocab]
+    log_candidate = torch.log_softmax(candidate.float().to(base.device), dim=-1)
+    true_base, true_candidate = (logs.gather(-1, ids[:, None])[:, 0] for logs in (log_base, log_candidate))
+    top_base, top_candidate = (logs.topk(min(OVERLAP, logs.shape[-1])).indices for logs in (log_base, log_candidate))
+    # exp(log p) * (difference), summed in float64: the terms are tiny and of both signs
+    kld = (log_base.exp() * (log_base - log_candidate)).sum(-1, dtype=torch.float64).clamp_min(0.0)
+    return TokenScores(
+        nll_base=-true_base.cpu(),
+        nll_candidate=-true_candidate.cpu(),
+        kld=kld.float().cpu(),
+        base_rank=(log_base > true_base[:, None]).sum(-1).cpu(),
+        candidate_rank=(log_candidate > true_candidate[:, None]).sum(-1).cpu(),
+        same_top=(top_base[:, 0] == top_candidate[:, 0]).cpu(),
+        overlap=(top_base[:, :, None] == top_candidate[:, None, :]).any(-1).float().mean(-1).cpu(),
+        max_difference=(log_base - log_candidate).gather(-1, top_base).abs().max(-1).values.cpu(),
+    )

@@ -1,0 +1,53 @@
+"""How a long text is cut into windows so that every token is scored exactly once, at every stride."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from myserve_ui.errors import InvalidRequestError
+
+MIN_WINDOW = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Tokens [start, end) go through the model; those from `first_scored` on are scored."""
+
+    start: int
+    end: int
+    first_scored: int
+
+    @property
+    def num_scored(self) -> int:
+        return self.end - self.first_scored
+
+
+def make_windows(num_tokens: int, *, window: int, stride: int) -> list[Window]:
+    """Windows over a text of `num_tokens`, which score its tokens 1..num_tokens-1 once each.
+
+    The first scores all but its first token; each later one ends `stride` tokens after the one before it, reaches
+    back as far as the window allows, and scores what is new. The smaller the stride, the more context every token
+    has. A stride of the whole window advances by one token less, since a window's first token has none before it. A
+    window longer than the text is one window.
+
+    Raises InvalidRequestError for a window, stride or text that is too small, or a stride longer than the window.
+    """
+    _check(num_tokens, window, stride)
+    step = min(stride, window - 1)
+    windows = [Window(0, min(window, num_tokens), 1)]
+    while (reached := windows[-1].end) < num_tokens:
+        end = min(reached + step, num_tokens)
+        windows.append(Window(max(0, end - window), end, reached))
+    return windows
+
+
+def _check(num_tokens: int, window: int, stride: int) -> None:
+    if num_tokens < MIN_WINDOW:
+        raise InvalidRequestError(
+            f"The text has {num_tokens} tokens; {MIN_WINDOW} at least are needed, since the first has none before it.",
+            param="text",
+        )
+    if window < MIN_WINDOW:
+        raise InvalidRequestError(f"window must be at least {MIN_WINDOW} tokens, got {window}.", param="window")
+    if not 1 <= stride <= window:
+        raise InvalidRequestError(f"stride must be in [1, window = {window}], got {stride}.", param="stride")

@@ -1,0 +1,50 @@
+"""Runs given ids through an engine, beside whatever it serves, and hands over the logits before each."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+from myserve_ui.core.outputs import FinishReason, RequestOutput
+from myserve_ui.core.sampling_params import SamplingDefaults, SamplingParams
+from myserve_ui.engine.engine_request import EngineRequest, OnLogits
+from myserve_ui.errors import GenerationFailedError
+from myserve_ui.serving.engine_pool import RunningEngine
+from myserve_ui.serving.request_checks import check_prompt
+from myserve_ui.serving.request_stream import RequestStream, StreamLimits
+
+TIMEOUT = 3600.0
+
+
+async def score_prompt(
+    engine: RunningEngine, token_ids: Sequence[int], on_logits: OnLogits, *, first_scored: int = 1
+) -> None:
+    """Give `on_logits` the logits that lead up to each of `token_ids` from `first_scored` on; returns when done.
+
+    Raises ContextLengthExceededError, OverloadedError, EngineDeadError, or GenerationFailedError if a step fails.
+    Leaving (cancellation) ends the work in the engine.
+    """
+    check_prompt(len(token_ids), engine.max_model_len + 1, "text")  # nothing is generated, so the last place is free
+    request = EngineRequest(
+        request_id=f"score-{uuid.uuid4().hex}",
+        prompt_token_ids=tuple(token_ids),
+        params=SamplingParams(temperature=0.0, max_tokens=0).resolve(SamplingDefaults()),
+        arrival=engine.thread.now(),
+        on_logits=on_logits,
+        first_scored=first_scored,
+    )
+
+    def open_stream(first: RequestOutput) -> RequestStream:
+        return RequestStream(
+            first,
+            model=engine.info,
+            tokenizer=engine.loaded.tokenizer,
+            prompt_token_ids=request.prompt_token_ids,
+            limits=StreamLimits(timeout=TIMEOUT),
+        )
+
+    (stream,) = engine.thread.submit([request], open_stream)
+    async with stream:
+        async for output in stream:
+            if output.finish_reason is FinishReason.ERROR:
+                raise GenerationFailedError(output.error or "The engine failed while it scored the text.")
