@@ -43,7 +43,7 @@ def fill_masks(matchers: SequenceOf[Matcher]) -> torch.Tensor:
     """Allowed next tokens of each matcher: packed bits [num_matchers, mask_bytes], uint8, on the CPU.
 
     Touches no model and no other row, so it may run on another thread while a forward runs. A matcher that fails here
-    says so in its `failure`, and its mask allows only end ids.
+    says so in its `failure`, and its mask allows nothing.
     """
     masks = torch.empty(len(matchers), matchers[0].mask_bytes, dtype=torch.uint8)
     for mask, matcher in zip(masks, matchers, strict=True):

@@ -20,7 +20,11 @@ MAX_LEXER_STATES = 20_000
 """One or two kB each, kept with the grammar: with MAX_CACHED, half a gigabyte if every schema is malicious."""
 MAX_ITEMS_IN_ROW = 6000
 """An object of a thousand optional properties needs four thousand."""
+STEP_LEXER_FUEL = 100_000
+"""For one mask, some ten milliseconds."""
+
 MAX_REASON_LENGTH = 300
+ERROR_PREFIX, ERROR_QUOTE = "failed to compile JSON schema: ", "\n   1 | %llguidance"
 
 
 class CompiledGrammar:
@@ -123,9 +127,18 @@ def _write_grammar(schema: str) -> str:
 
 
 def _limits() -> LLParserLimits:
-    return LLParserLimits(max_items_in_row=MAX_ITEMS_IN_ROW, max_lexer_states=MAX_LEXER_STATES, verbose_errors=False)
+    return LLParserLimits(
+        max_items_in_row=MAX_ITEMS_IN_ROW,
+        max_lexer_states=MAX_LEXER_STATES,
+        step_lexer_fuel=STEP_LEXER_FUEL,
+        verbose_errors=False,
+    )
 
 
-def _refusal(reason: str) -> InvalidRequestError:
-    line = " ".join(reason.replace("<non-verbose/>", "").split())[:MAX_REASON_LENGTH]
-    return InvalidRequestError(f"The schema cannot be honoured: {line}. Leave this part out and check it afterwards.")
+def _refusal(error: str) -> InvalidRequestError:
+    """The library's error without the grammar that it quotes."""
+    reason = error.partition(ERROR_PREFIX)[2] or error
+    line = " ".join(reason.partition(ERROR_QUOTE)[0].split())
+    if line.startswith("oneOf"):
+        line = "the alternatives of a oneOf may overlap; use anyOf"
+    return InvalidRequestError(f"The schema cannot be honoured: {line[:MAX_REASON_LENGTH].rstrip('.')}.")

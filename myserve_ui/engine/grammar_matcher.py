@@ -34,10 +34,13 @@ class Matcher:
     def write_mask(self, address: int) -> None:
         """Write the ids that may come next to `mask_bytes` bytes at `address`; bit i of the whole is id i.
 
-        End ids are among them only where the JSON is complete. After a failure they are the only ones.
+        End ids are among them only where the JSON is complete. After a failure nothing is allowed: the library would
+        allow an end, and half an answer would pass for a whole one.
         """
         self._matcher.unsafe_compute_mask_ptr(address, self.mask_bytes)
         self._note_failure(TOO_COMPLEX)
+        if self.failure is not None:
+            ctypes.memset(address, 0, self.mask_bytes)
 
     def accept(self, token_id: int) -> None:
         """Go on by a chosen token. One that the mask forbids sets `failure`."""
@@ -48,9 +51,7 @@ class Matcher:
         """Why not even a first token can be written, or None."""
         buffer = (ctypes.c_uint32 * (self.mask_bytes // 4))()
         self._matcher.unsafe_compute_mask_ptr(ctypes.addressof(buffer), self.mask_bytes)
-        if self._matcher.is_error() or not any(buffer):
-            return self._matcher.get_error() or "no answer fits it"
-        return None
+        return "no answer fits it" if self._matcher.is_error() or not any(buffer) else None
 
     def _note_failure(self, reason: str) -> None:
         if self.failure is None and self._matcher.is_error():

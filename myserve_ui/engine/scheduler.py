@@ -135,7 +135,7 @@ class Scheduler:
             self.slots.record(chunk.slot, chunk.token_ids)
         for row, (chunk, token_id) in enumerate(zip(batch.sampling, sampled.token_ids, strict=True)):
             if token_id is None:
-                self.finish(chunk.sequence, FinishReason.ERROR, error=NOT_A_NUMBER)
+                self.finish(chunk.sequence, FinishReason.ERROR, error=_why_no_token(chunk.sequence))
                 continue
             chunk.sequence.append_token(token_id, eos_token_ids, now)
             if (logprob := sampled.logprobs.get(row)) is not None:
@@ -257,6 +257,11 @@ def _chunk(sequence: Sequence, length: int) -> ScheduledChunk:
         samples=start + length == sequence.num_tokens and sequence.params.max_tokens != 0,
         scored=sequence.wants_prompt_scores and start + length >= sequence.num_scored_tokens,
     )
+
+
+def _why_no_token(sequence: Sequence) -> str:
+    failure = sequence.matcher.failure if sequence.matcher is not None else None
+    return failure or NOT_A_NUMBER
 
 
 def _slot(sequence: Sequence) -> int:

@@ -22,7 +22,13 @@ from myserve_ui.engine.grammar_compiler import CompiledGrammar
 from myserve_ui.errors import ShuttingDownError
 from myserve_ui.serving.engine_pool import EnginePool, RunningEngine, engine_status
 from myserve_ui.serving.engine_thread import first_output
-from myserve_ui.serving.request_checks import check_prompt, check_token_ids, fit_to_context, other_choice
+from myserve_ui.serving.request_checks import (
+    check_continuation,
+    check_prompt,
+    check_token_ids,
+    fit_to_context,
+    other_choice,
+)
 from myserve_ui.serving.request_stream import RequestStream, StreamLimits
 from myserve_ui.serving.response_cache import AnswerRecorder, ResponseCache, response_key
 from myserve_ui.serving.service_metrics import ServiceMetrics
@@ -53,6 +59,7 @@ class ChatService:
         self._grace = grace
         self._started = time.monotonic()
         self._draining = False
+        self._one_grammar = asyncio.Semaphore(1)
 
     def models(self) -> tuple[ModelInfo, ...]:
         """Every (model, precision) that can be asked for, the default first."""
@@ -78,6 +85,7 @@ class ChatService:
         """
         with self.metrics.counting_refusals():
             engine = self._engine(request.model)
+            check_continuation(request)
             prompt = await self._render(engine, request)
             await _read_vocabulary(engine, request.params)
             return self._answer(engine, await self._choices(engine, prompt, request, n=n, field="messages"), request)
@@ -177,15 +185,23 @@ class ChatService:
         vocab_size = engine.loaded.tokenizer.vocab_size
         check_token_ids(params.stop_token_ids, vocab_size, "stop_token_ids")
         check_token_ids([token_id for token_id, _ in params.logit_bias], vocab_size, "logit_bias")
+        grammar = await self._compile(engine, params.structured_output)
         first = EngineRequest(
             request_id=f"req-{uuid.uuid4().hex}",
             prompt_token_ids=tuple(prompt),
             params=params,
             arrival=engine.thread.now(),
             cache_prompt=asked.cache_prompt,
-            grammar=await _compile(engine, params.structured_output),
+            grammar=grammar,
         )
         return [first, *(other_choice(first, choice) for choice in range(1, n))]
+
+    async def _compile(self, engine: RunningEngine, output: StructuredOutput | None) -> CompiledGrammar | None:
+        """The grammar of a form; off the event loop and one at a time, since a hostile one takes a core for seconds."""
+        if output is None:
+            return None
+        async with self._one_grammar:
+            return await asyncio.to_thread(engine.grammars.compile, output)
 
     def _answer(
         self, engine: RunningEngine, requests: Sequence[EngineRequest], asked: ChatRequest | CompletionRequest
@@ -256,8 +272,3 @@ def _with_completion_length(request: CompletionRequest) -> CompletionRequest:
     if params.max_tokens is not None:
         return request
     return replace(request, params=replace(params, max_tokens=max(COMPLETION_MAX_TOKENS, params.min_tokens)))
-
-
-async def _compile(engine: RunningEngine, output: StructuredOutput | None) -> CompiledGrammar | None:
-    """The grammar of a form, made off the event loop: a large one takes half a second."""
-    return None if output is None else await asyncio.to_thread(engine.grammars.compile, output)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 
-from myserve_ui.core.outputs import FinishReason, RequestOutput
+from myserve_ui.core.outputs import FinishReason
 from myserve_ui.core.sampling_params import SamplingDefaults, SamplingParams
 from myserve_ui.engine.engine_request import EngineRequest, OnLogits
 from myserve_ui.errors import GenerationFailedError
@@ -33,17 +33,17 @@ async def score_prompt(
         on_logits=on_logits,
         first_scored=first_scored,
     )
-
-    def open_stream(first: RequestOutput) -> RequestStream:
-        return RequestStream(
+    limits = StreamLimits(timeout=TIMEOUT)
+    (stream,) = engine.thread.submit(
+        [request],
+        lambda first: RequestStream(
             first,
             model=engine.info,
             tokenizer=engine.loaded.tokenizer,
             prompt_token_ids=request.prompt_token_ids,
-            limits=StreamLimits(timeout=TIMEOUT),
-        )
-
-    (stream,) = engine.thread.submit([request], open_stream)
+            limits=limits,
+        ),
+    )
     async with stream:
         async for output in stream:
             if output.finish_reason is FinishReason.ERROR:

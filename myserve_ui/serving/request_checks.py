@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from myserve_ui.core.requests import ChatRequest
 from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.errors import ContextLengthExceededError, InvalidRequestError
@@ -31,6 +32,16 @@ def check_prompt(num_tokens: int, context_length: int, field: str) -> None:
             f"The prompt has {num_tokens} tokens and the context holds {context_length}, of which one at least "
             "is for the answer. Send a shorter prompt.",
             param=field,
+        )
+
+
+def check_continuation(request: ChatRequest) -> None:
+    """A form holds for a whole answer, so a half-written one cannot be held to it."""
+    if request.continue_final_message and request.params.structured_output is not None:
+        raise InvalidRequestError(
+            "continue_final_message cannot go with a response_format: the form would begin anew in the middle. "
+            "Leave one of them out.",
+            param="continue_final_message",
         )
 
 

@@ -60,8 +60,8 @@ def test_no_parameter_of_the_engine_s_request_is_forgotten() -> None:
     keys = {key_of(replace(REQUEST, **{name: value})) for name, value in unlike.items()}  # type: ignore[arg-type]
     assert len(keys | {key_of()}) == len(unlike) + 1
     told = {"request_id", "arrival", "parent"}  # which change no answer
-    told |= {"grammar"}  # which is made of params.structured_output
-    told |= {"on_logits", "first_scored"}  # which no door asks for
+    told |= {"grammar"}  # made of params.structured_output, which is part of the key
+    told |= {"on_logits", "first_scored"}  # of requests that score a prompt, which are never answered from the cache
     assert {field.name for field in fields(EngineRequest)} - set(unlike) == told
 
 

@@ -11,8 +11,10 @@ from myserve_ui.engine.grammar_compiler import CompiledGrammar, GrammarCompiler
 from myserve_ui.engine.grammar_matcher import Matcher
 from myserve_ui.models.byte_tokenizer import EOS_TOKEN_ID, ByteTokenizer
 
-COMMON = b'{}[]:,"ab 01'
+COMMON = frozenset(b'{}[]:,"ab 01')
 """Bytes that a random walk prefers, or it would spend its life inside one string."""
+
+CLOSING = frozenset(b'"}]')
 
 
 def byte_compiler(**options: int) -> GrammarCompiler:
@@ -43,7 +45,8 @@ def random_answer(grammar: CompiledGrammar, seed: int, *, max_tokens: int = 2000
     matcher, chosen, draw = grammar.start(), bytearray(), random.Random(seed)
     while not matcher.is_finished and len(chosen) < max_tokens:
         ids = allowed_ids(matcher)
-        closing = [token_id for token_id in ids if token_id in b'"}]'] if len(chosen) > max_tokens // 4 else []
+        assert ids != [EOS_TOKEN_ID], "a complete answer was not called finished"
+        closing = [token_id for token_id in ids if token_id in CLOSING] if len(chosen) > max_tokens // 4 else []
         likely = closing or [token_id for token_id in ids if token_id in COMMON and draw.random() < 0.8]
         token_id = draw.choice(likely or ids)
         matcher.accept(token_id)

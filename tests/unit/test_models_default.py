@@ -60,3 +60,11 @@ def test_four_bits_leave_a_third_of_the_bytes_and_every_parameter():
     full, packed = load(DEFAULT_MODEL_NAME).info, load(f"{DEFAULT_MODEL_NAME}:nf4").info
     assert packed.num_parameters == full.num_parameters
     assert 0.30 < packed.weight_bytes / full.weight_bytes < 0.34
+
+
+def test_the_bytes_of_its_tokens_are_what_it_decodes():
+    tokenizer = load(DEFAULT_MODEL_NAME).tokenizer
+    table = tokenizer.token_bytes()
+    assert len(table) == tokenizer.vocab_size
+    wrong = [i for i, word in enumerate(table) if word.decode(errors="replace") != tokenizer.decode([i])]
+    assert wrong == []
