@@ -14,6 +14,7 @@ import torch
 from myserve_ui import __version__
 from myserve_ui.core.model_info import ModelInfo
 from myserve_ui.errors import InvalidRequestError, OverloadedError
+from myserve_ui.evaluation.evidence import AnswerPair, explain
 from myserve_ui.evaluation.scoring import compare_tokens
 from myserve_ui.evaluation.statistics import estimate, percentiles, perplexity
 from myserve_ui.evaluation.token_scores import TokenScores, join_scores
@@ -58,7 +59,7 @@ class _Run:
 
 
 class FidelityService:
-    """Makes reports, one at a time, through the engines that serve users."""
+    """Makes reports, one at a time, and evidence, through the engines that serve users."""
 
     def __init__(self, pool: EnginePool) -> None:
         self._pool = pool
@@ -83,6 +84,10 @@ class FidelityService:
                 run.scores.append(await compare_tokens(run.base, run.candidate, ids, first_scored=first))
                 done += window.num_scored
             yield FidelityProgress(done, total, await asyncio.to_thread(_document, run))
+
+    async def explain(self, base: str, candidate: str, answers: AnswerPair) -> dict[str, Any]:
+        """Evidence on two answers; loads what is not loaded. See evidence.explain for the document."""
+        return await explain(await self._loaded(base), await self._loaded(candidate), answers)
 
     async def _open(self, request: FidelityRequest) -> _Run:
         base, candidate = [await self._loaded(name) for name in (request.base, request.candidate)]
