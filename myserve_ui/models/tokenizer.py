@@ -81,9 +81,9 @@ class HuggingFaceTokenizer:
             raise InvalidRequestError(
                 "This model has no chat template: send text to /v1/completions, or set chat_template in the settings."
             )
-        for message in messages:
-            _check_characters(message.content)
-        return self._control_tokens.encode(self._render(messages, tools, continue_final_message))
+        chat = self._render(messages, tools, continue_final_message)
+        _check_characters(chat)
+        return self._control_tokens.encode(chat)
 
     @cached_property
     def _tool_support(self) -> ToolFormat | str:
