@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo, field_validator
 
-from myserve_ui.api.sampling_fields import SamplingFields, WireModel
+from myserve_ui.api.sampling_fields import SamplingFields
 from myserve_ui.api.validation import describe, limits_of, refusal
+from myserve_ui.api.wire_model import WireModel
 from myserve_ui.core.requests import CompletionRequest
 from myserve_ui.core.sampling_params import INT64_MAX, SamplingParams
 

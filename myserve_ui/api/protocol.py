@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
-from pydantic import BeforeValidator, FailFast, Field, ValidationInfo, field_validator
+from pydantic import FailFast, Field, ValidationInfo, field_validator
 
-from myserve_ui.api.sampling_fields import SamplingFields, Tokens, WireModel
+from myserve_ui.api.chat_message import ChatMessage
+from myserve_ui.api.sampling_fields import SamplingFields, Tokens
+from myserve_ui.api.tool_fields import Choice, Tools, to_tool_choice, to_tools
 from myserve_ui.api.validation import describe, refusal
-from myserve_ui.core.requests import ChatRequest, Message
+from myserve_ui.core.requests import ChatRequest
 from myserve_ui.core.sampling_params import MAX_TOP_LOGPROBS
 
+<<<<<<< HEAD
 _TOOL_FIELDS = ("tool_calls", "function_call", "audio")
 
 
@@ -62,6 +65,8 @@ class ChatMessage(WireModel):
     def to_message(self) -> Message:
         return Message(role="system" if self.role == "developer" else self.role, content=self.content)
 
+=======
+>>>>>>> tools
 
 class ChatCompletionBody(SamplingFields):
     messages: Annotated[list[ChatMessage], Field(min_length=1), FailFast()]
@@ -70,6 +75,9 @@ class ChatCompletionBody(SamplingFields):
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
     continue_final_message: bool | None = None
+    tools: Tools | None = None
+    tool_choice: Choice = None
+    parallel_tool_calls: bool | None = None
 
     @field_validator("top_logprobs")
     @classmethod
@@ -98,6 +106,7 @@ class ChatCompletionBody(SamplingFields):
 
     def to_request(self) -> ChatRequest:
         max_tokens = self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+        tools = to_tools(self.tools or ())
         return ChatRequest(
             messages=tuple(message.to_message() for message in self.messages),
             model=self.model,
@@ -106,4 +115,7 @@ class ChatCompletionBody(SamplingFields):
             ),
             continue_final_message=bool(self.continue_final_message),
             cache_prompt=self.cache_prompt is not False,
+            tools=tools,
+            tool_choice=to_tool_choice(self.tool_choice, tools),
+            parallel_tool_calls=self.parallel_tool_calls is not False,
         )
