@@ -10,6 +10,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from myserve_ui.api.auth import ApiKeyGuard, KeyRing
 from myserve_ui.api.body_limit import BodyLimit
+from myserve_ui.api.cache_headers import CACHE_HEADER
 from myserve_ui.api.error_replies import ErrorBoundary
 from myserve_ui.api.fallback import FallbackRoute
 from myserve_ui.api.header_limit import HeaderLimit
@@ -58,6 +59,6 @@ def _add_guards(app: FastAPI, settings: Settings, is_browser_path: Callable[[str
         allow_methods=["GET", "POST"],
         allow_headers=["*"],
         allow_credentials=False,
-        expose_headers=[HEADER, "retry-after"],
+        expose_headers=[HEADER, CACHE_HEADER, "retry-after"],
     )
     app.add_middleware(RequestIdHeader)

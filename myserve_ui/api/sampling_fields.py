@@ -64,11 +64,18 @@ class SamplingFields(WireModel):
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     repetition_penalty: float | None = None
-    logit_bias: Annotated[tuple[tuple[int, float], ...] | None, PlainValidator(_bias_entries)] = None
+    logit_bias: Annotated[
+        tuple[tuple[int, float], ...] | None,
+        PlainValidator(_bias_entries, json_schema_input_type=dict[str, float] | None),
+    ] = None
     seed: int | None = None
     n: Annotated[int, Field(ge=1)] | None = None
     min_tokens: int | None = None
-    stop: Annotated[list[str] | None, Field(max_length=MAX_STOP_STRINGS), BeforeValidator(as_list)] = None
+    stop: Annotated[
+        list[str] | None,
+        Field(max_length=MAX_STOP_STRINGS),
+        BeforeValidator(as_list, json_schema_input_type=str | list[str] | None),
+    ] = None
     stop_token_ids: Annotated[list[Annotated[int, Field(ge=0)]], Field(max_length=MAX_STOP_TOKEN_IDS)] | None = None
     ignore_eos: bool | None = None
     response_format: ResponseFormat | None = None

@@ -36,5 +36,5 @@ class TokenizeBody(WireModel):
 
 
 class DetokenizeBody(WireModel):
-    tokens: Annotated[tuple[int, ...], PlainValidator(read_token_ids)]
+    tokens: Annotated[tuple[int, ...], PlainValidator(read_token_ids, json_schema_input_type=list[int])]
     model: str | None = None

@@ -123,6 +123,7 @@ class ScriptedStream:
     tokenizer = TOKENIZER
     prompt_token_ids = (1, 2, 3)
     request_id = "req-1"
+    from_cache = False
 
     def __init__(self, service: ScriptedService, model: ModelInfo) -> None:
         self.model = model

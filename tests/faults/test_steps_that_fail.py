@@ -14,6 +14,7 @@ from myserve_ui.engine.engine import OUT_OF_MEMORY, Engine, EngineConfig
 from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.fault_injection import Fault, FaultKind, FaultyRunner, request_runs, step_is
 from myserve_ui.engine.kv_cache import KVCache
+from myserve_ui.engine.memory_errors import is_out_of_memory
 from myserve_ui.engine.model_runner import ModelRunner
 from myserve_ui.engine.scheduler import NOT_A_NUMBER
 from myserve_ui.models.tiny import build_tiny_model
@@ -231,3 +232,11 @@ def test_a_cache_whose_growth_fails_half_way_keeps_what_it_held(monkeypatch: pyt
         assert layer.keys.shape[:2] == layer.values.shape[:2] == (2, 1024)
         assert layer.keys[0, :100].unique().tolist() == [index + 1]
         assert layer.values[0, :100].unique().tolist() == [-index - 1]
+
+
+def test_the_allocator_s_own_words_are_known() -> None:
+    with pytest.raises(RuntimeError) as refused:
+        torch.empty(2**48, dtype=torch.uint8)
+    assert is_out_of_memory(refused.value)
+    assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
+    assert not is_out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
