@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import subprocess
+import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import openai
@@ -117,6 +121,15 @@ async def test_a_model_without_tools_is_a_400_that_says_so(sdk: openai.AsyncOpen
 async def test_models_tell_whether_they_take_tools(sdk: openai.AsyncOpenAI) -> None:
     for name, takes_tools in [("hermes", True), ("toolless", False)]:
         assert (await sdk.models.retrieve(name)).model_dump()["takes_tools"] is takes_tools
+
+
+async def test_the_example_makes_a_call_where_the_model_takes_tools(sdk: openai.AsyncOpenAI) -> None:
+    source = (Path(__file__).parents[2] / "examples" / "tools.py").read_text()
+    source = source.replace("http://127.0.0.1:7860/v1", str(sdk.base_url))
+    running = await asyncio.create_subprocess_exec(sys.executable, "-c", source, stdout=subprocess.PIPE)
+    said, _ = await running.communicate()
+    assert running.returncode == 0
+    assert re.match(r'get_weather\(\{.*"city": ?".*\}\) -> Sunny in ', said.decode(), re.DOTALL)
 
 
 async def test_a_form_is_kept_with_choices_streams_and_log_probabilities(sdk: openai.AsyncOpenAI) -> None:
