@@ -41,7 +41,11 @@ class ChatMessage(WireModel):
     role: Literal["system", "developer", "user", "assistant", "tool"]
     tool_calls: Annotated[list[ToolCallFields], Field(max_length=MAX_TOOLS)] | None = None
     tool_call_id: Annotated[str | None, Field(validate_default=True)] = None
-    content: Annotated[str, BeforeValidator(_join_parts), Field(validate_default=True)] = None  # type: ignore[assignment]
+    content: Annotated[
+        str,
+        BeforeValidator(_join_parts, json_schema_input_type=str | list[dict[str, str]] | None),
+        Field(validate_default=True),
+    ] = None  # type: ignore[assignment]
     name: str | None = None
     function_call: Any = None
     audio: Any = None

@@ -13,60 +13,6 @@ from myserve_ui.api.validation import describe, refusal
 from myserve_ui.core.requests import ChatRequest
 from myserve_ui.core.sampling_params import MAX_TOP_LOGPROBS
 
-<<<<<<< HEAD
-_TOOL_FIELDS = ("tool_calls", "function_call", "audio")
-
-
-def _join_parts(content: Any) -> Any:
-    """Content as one string: text parts are joined with nothing between."""
-    if content is None:
-        raise refusal(
-            "must be a string or an array of text parts; null goes only with tool calls, which are not supported"
-        )
-    if not isinstance(content, list):
-        return content
-    return "".join(_part_text(part, index) for index, part in enumerate(content))
-
-
-def _part_text(part: Any, index: int) -> str:
-    if not isinstance(part, dict):
-        raise refusal(f"part {index} must be an object with type and text, got {describe(part)}")
-    if part.get("type") != "text":
-        raise refusal(
-            f"part {index} must have the type 'text', the only one supported, got {describe(part.get('type'))}"
-        )
-    if not isinstance(part.get("text"), str):
-        raise refusal(f"part {index} must have a string as its text, got {describe(part.get('text'))}")
-    return str(part["text"])
-
-
-class ChatMessage(WireModel):
-    role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: Annotated[str, BeforeValidator(_join_parts, json_schema_input_type=str | list[dict[str, str]])]
-    name: str | None = None
-    tool_calls: Any = None
-    function_call: Any = None
-    audio: Any = None
-
-    @field_validator("role")
-    @classmethod
-    def _refuse_tool_role(cls, role: str) -> str:
-        if role == "tool":
-            raise refusal("'tool' is not supported: this server has no tools yet")
-        return role
-
-    @field_validator(*_TOOL_FIELDS)
-    @classmethod
-    def _refuse_tool_fields(cls, value: Any) -> Any:
-        if value:
-            raise refusal("is not supported by this server; leave it out")
-        return value
-
-    def to_message(self) -> Message:
-        return Message(role="system" if self.role == "developer" else self.role, content=self.content)
-
-=======
->>>>>>> tools
 
 class ChatCompletionBody(SamplingFields):
     messages: Annotated[list[ChatMessage], Field(min_length=1), FailFast()]
