@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from myserve_ui.api.answer_pieces import ChoiceReader, EchoedPrompt, Piece, join_pieces
+from myserve_ui.api.call_parting import CallParting
 from myserve_ui.core.outputs import FinishReason, RequestOutput, Usage
 from myserve_ui.errors import GenerationFailedError, MyServeError
 
@@ -45,6 +46,9 @@ class AnswerReader:
             )
             for index in range(len(group.streams))
         ]
+        self._partings = [
+            CallParting(stream.tools.start_reader()) if stream.tools else None for stream in group.streams
+        ]
 
     @property
     def num_choices(self) -> int:
@@ -61,7 +65,7 @@ class AnswerReader:
                 raise failure
             unfinished -= output.finish_reason is not None
             self._usages[index] = output.usage
-            yield self._readers[index].take(output)
+            yield self._read(index, output)
         if unfinished:
             raise GenerationFailedError(ENDED_EARLY)
 
@@ -81,6 +85,11 @@ class AnswerReader:
             completion_tokens=sum(usage.completion_tokens for usage in self._usages.values()),
             cached_tokens=sum(usage.cached_tokens for usage in firsts),
         )
+
+    def _read(self, index: int, output: RequestOutput) -> Piece:
+        piece = self._readers[index].take(output)
+        parting = self._partings[index]
+        return piece if parting is None else parting.part(piece)
 
     def _echoed_prompt(self, number: int, prompt: str | tuple[int, ...], table: Sequence[bytes] | None) -> EchoedPrompt:
         stream = self._group.streams[number * self._choices_per_prompt]

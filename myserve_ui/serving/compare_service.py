@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -99,7 +100,7 @@ class CompareService:
     def __init__(self, chat: ChatService) -> None:
         self._chat = chat
 
-    async def compare(self, request: CompareRequest) -> AsyncIterator[CompareUpdate]:
+    async def compare(self, request: CompareRequest) -> AsyncGenerator[CompareUpdate, None]:
         """Updates until both sides are done.
 
         Loads what is not loaded. What goes wrong on one side is told in its answer and leaves the other running.
@@ -112,8 +113,9 @@ class CompareService:
             yield update
         groups = [list(Side)] if request.timing is Timing.TOGETHER else [[side] for side in Side]
         for sides in groups:
-            async for update in self._run(comparison, sides):
-                yield update
+            async with aclosing(self._run(comparison, sides)) as updates:
+                async for update in updates:
+                    yield update
 
     async def _load(self, comparison: _Comparison) -> AsyncIterator[CompareUpdate]:
         for side in Side:
@@ -123,7 +125,7 @@ class CompareService:
             except MyServeError as error:
                 yield comparison.fail(side, error.message)
 
-    async def _run(self, comparison: _Comparison, sides: list[Side]) -> AsyncIterator[CompareUpdate]:
+    async def _run(self, comparison: _Comparison, sides: list[Side]) -> AsyncGenerator[CompareUpdate, None]:
         """Read the streams of `sides` at once."""
         opened: dict[Side, RequestStream] = {}
         for side in sides:

@@ -138,7 +138,7 @@ class EngineThread:
                 self._publish(self._step())
         except BaseException as error:  # the border: whatever ends this thread must not leave anybody waiting
             logger.exception("engine %s died", self.name)
-            self.last_error = f"{type(error).__name__}: {error}"
+            self.last_error = f"the engine has ended ({type(error).__name__}); the log has more"
             self._tell_loop(self._die, ENGINE_DIED)
 
     def _drain_inbox(self) -> bool:
@@ -161,7 +161,7 @@ class EngineThread:
             self._engine.add(request)
         except Exception as error:  # what is wrong with one request must not end the thread
             logger.exception("engine %s could not take in a request", self.name)
-            self.last_error = f"{type(error).__name__}: {error}"
+            self.last_error = f"a request was not taken in ({type(error).__name__}); the log has more"
             self._tell_loop(self._fail, request.request_id, STEP_FAILED)
 
     def _step(self) -> list[RequestOutput]:
@@ -170,7 +170,7 @@ class EngineThread:
                 return self._engine.step()
         except Exception as error:  # one bad step costs its own requests, not the engine
             logger.exception("a step of engine %s failed", self.name)
-            self.last_error = f"{type(error).__name__}: {error}"
+            self.last_error = f"a step failed ({type(error).__name__}); the log has more"
             return self._engine.fail_step(STEP_FAILED)
 
     def _publish(self, outputs: list[RequestOutput]) -> None:

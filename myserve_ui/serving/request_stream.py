@@ -11,6 +11,7 @@ from typing import Self
 from myserve_ui.core.model_info import ModelInfo
 from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState
 from myserve_ui.core.tokenizer import Tokenizer
+from myserve_ui.serving.tool_use import ToolUse
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,8 @@ class RequestStream:
         self.model = model
         self.tokenizer = tokenizer
         self.prompt_token_ids = prompt_token_ids
+        self.tools: ToolUse | None = None
+        """How calls stand in the text, if the answer may hold any."""
         self.from_cache = False
         """True if the whole answer was at hand before the request began."""
         self.on_abort: Callable[[str], None] = lambda _request_id: None
