@@ -12,7 +12,8 @@ from myserve_ui.api.validation import refusal
 from myserve_ui.core.requests import ChatRequest, Message
 from myserve_ui.core.sampling_params import MAX_STOP_STRINGS, SamplingParams
 from myserve_ui.evaluation.comparisons import MAX_ANSWER_TOKENS
-from myserve_ui.evaluation.fidelity import DEFAULT_STRIDE, DEFAULT_WINDOW, FidelityRequest
+from myserve_ui.evaluation.fidelity import FidelityRequest
+from myserve_ui.evaluation.windows import DEFAULT_STRIDE, DEFAULT_WINDOW
 from myserve_ui.serving.compare_service import CompareRequest, Timing
 
 DEFAULT_ANSWER_TOKENS = 128

@@ -35,7 +35,8 @@ def comparison_document(
         "messages": [{"role": message.role, "content": message.content} for message in request.chat.messages],
         "answers": answers,
         "memory": memory,
-        "notes": _notes(request, answers, memory, infos),
+        "measured": _measured(request, answers, memory),
+        "notes": caveats(infos[Side.BASE], infos[Side.CANDIDATE]),
     }
 
 
@@ -66,10 +67,9 @@ def _speed_json(latest: RequestOutput | None) -> dict[str, Any] | None:
     return {"ttft": timings.ttft, "tpot": timings.tpot, "tokens_per_second": timings.tokens_per_second}
 
 
-def _notes(
-    request: CompareRequest, answers: Mapping[str, Any], memory: Mapping[str, Any], infos: Mapping[Side, ModelInfo]
-) -> list[str]:
+def _measured(request: CompareRequest, answers: Mapping[str, Any], memory: Mapping[str, Any]) -> list[str]:
+    """What this very run says, in sentences."""
     speeds = [(answers[side]["speed"] or {}).get("tokens_per_second") for side in Side]
     alone = request.timing is Timing.IN_TURN
     measured = (speed_words(speeds[0], speeds[1], alone=alone), memory_words(memory))
-    return [*(words for words in measured if words), *caveats(infos[Side.BASE], infos[Side.CANDIDATE])]
+    return [words for words in measured if words]

@@ -19,14 +19,11 @@ from myserve_ui.evaluation.plain_words import caveats
 from myserve_ui.evaluation.scoring import collect_logits
 from myserve_ui.evaluation.statistics import estimate, percentiles, perplexity
 from myserve_ui.evaluation.token_scores import TokenScores, join_scores, score_tokens
-from myserve_ui.evaluation.windows import Window, make_windows
+from myserve_ui.evaluation.windows import DEFAULT_STRIDE, DEFAULT_WINDOW, MAX_WINDOW, Window, make_windows
 from myserve_ui.serving.engine_pool import EnginePool, RunningEngine
 
 MAX_TOKENS = 16_384
 """Some ten minutes of a small CPU; a longer text adds little certainty."""
-DEFAULT_WINDOW, DEFAULT_STRIDE = 512, 256
-MAX_WINDOW = 2048
-"""The logits of a window are kept for both models: a row of the vocabulary in float32 for each token."""
 
 
 @dataclass(frozen=True, slots=True)

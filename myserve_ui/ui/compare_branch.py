@@ -55,8 +55,8 @@ class BranchPanel:
                 SIDE_CHOICES, value=Side.BASE.value, label="Keep the beginning of", elem_id="branch-side"
             )
             self._token = gr.Number(1, precision=0, minimum=1, label="Continue at token", elem_id="branch-token")
-            self._start = gr.Button("Continue with the other model", elem_id="branch-start", scale=0, min_width=220)
-            self._stop = gr.Button("Stop", variant="stop", visible=False, scale=0, min_width=90)
+            self._start = gr.Button("Continue with the other model", elem_id="branch-start", scale=0, min_width=270)
+            self._stop = gr.Button("Stop", variant="stop", visible=False, elem_id="branch-stop", scale=0, min_width=90)
         self._answer = gr.HTML("", elem_id="branch-answer", padding=False)
         self._wire()
 
@@ -105,7 +105,7 @@ class BranchPanel:
         request = CompletionRequest((*branch.prompt, *branch.kept), model=branch.model, params=branch.params)
         async with await self._chat.start_completion(request) as stream, aclosing(frames(stream)) as outputs:
             async for text, output in outputs:
-                yield {self._answer: branch_view(stream.model, kept, text, output)}
+                yield {self._answer: branch_view(branch, stream.model, kept, text, output)}
 
     def _buttons(self, *, running: bool) -> Updates:
         return {self._start: gr.update(visible=not running), self._stop: gr.update(visible=running)}
@@ -137,14 +137,15 @@ def read_branch(file: Any, side: Any, token: Any) -> Branch:
     return Branch(model, prompt, kept[: int(token) - 1], params)
 
 
-def branch_view(model: ModelInfo, kept: str, text: str, output: RequestOutput) -> str:
+def branch_view(branch: Branch, model: ModelInfo, kept: str, text: str, output: RequestOutput) -> str:
     """HTML of a branch: what was kept, and what the other model wrote from there."""
     is_done = output.finish_reason is not None
     words = output.error or answer_line(output) if is_done else progress_line(output)
     state = "done" if is_done else "running"
     return (
         f'<article class="pane" data-state="{state}"><header><h3>Branch</h3>'
-        f'<span class="model">{escape(model_label(model))}</span><span class="state">{escape(words)}</span></header>'
+        f'<span class="model">{escape(model_label(model))} from token {len(branch.kept) + 1}</span><span class="state">'
+        f'{"done" if is_done else "writing"}</span></header><p class="line">{escape(words)}</p>'
         f'<div class="answer"><span class="kept">{escape(kept)}</span>{escape(text)}</div></article>'
     )
 

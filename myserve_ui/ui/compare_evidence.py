@@ -20,7 +20,7 @@ NO_TEXT = "∎"
 def evidence_view(document: Mapping[str, Any]) -> str:
     """HTML of a comparison's evidence; the reason if there is none."""
     evidence = document.get("evidence")
-    notes = "".join(f"<li>{escape(note)}</li>" for note in document["notes"])
+    notes = "".join(f"<li>{escape(note)}</li>" for note in document["measured"])
     notes = f'<ul class="notes">{notes}</ul>'
     if not evidence:
         return f'<p class="reason">{escape(str(document.get("no_evidence_because") or ""))}</p>{notes}'

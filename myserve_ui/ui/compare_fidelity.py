@@ -12,14 +12,9 @@ import gradio as gr
 
 from myserve_ui.errors import InvalidRequestError, MyServeError
 from myserve_ui.evaluation.comparisons import Comparisons
-from myserve_ui.evaluation.fidelity import (
-    DEFAULT_STRIDE,
-    DEFAULT_WINDOW,
-    MAX_WINDOW,
-    FidelityProgress,
-    FidelityRequest,
-)
+from myserve_ui.evaluation.fidelity import FidelityProgress, FidelityRequest
 from myserve_ui.evaluation.saved_documents import read_fidelity
+from myserve_ui.evaluation.windows import DEFAULT_STRIDE, DEFAULT_WINDOW, MAX_WINDOW
 from myserve_ui.ui.assets import held_out_text
 from myserve_ui.ui.compare_report import progress_bar, report_view
 from myserve_ui.ui.compare_run import DOWNLOAD, QUIET, UNEXPECTED, Updates, problem

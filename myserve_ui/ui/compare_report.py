@@ -110,8 +110,8 @@ def _worst(tokens: Sequence[Mapping[str, Any]]) -> str:
         return ""
     lines = "".join(
         f'<tr><td class="context">{_context(tokens, index)}</td><td class="number">{tokens[index]["kld"]:.3f}</td>'
-        f'<td class="number">{_p(tokens[index]["nll_base"]):.3f} → '
-        f"{_p(tokens[index]['nll_candidate']):.3f}</td></tr>"
+        f'<td class="number">{_p(tokens[index]["nll_base"]):.2g} → '
+        f"{_p(tokens[index]['nll_candidate']):.2g}</td></tr>"
         for index in ranked
     )
     head = "<tr><th>where the prediction changed most</th><th>KLD</th><th>p, base → candidate</th></tr>"

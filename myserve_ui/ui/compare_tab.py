@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 from typing import Any
 
 import gradio as gr
 
+from myserve_ui.core.model_info import LoadState, ModelInfo
 from myserve_ui.errors import ModelNotFoundError
 from myserve_ui.evaluation.comparisons import Comparisons
 from myserve_ui.evaluation.plain_words import caveats
@@ -14,7 +16,19 @@ from myserve_ui.ui.compare_branch import BranchPanel
 from myserve_ui.ui.compare_fidelity import FidelityPanel
 from myserve_ui.ui.compare_memory import MemoryPanel
 from myserve_ui.ui.compare_run import QUIET, CompareRun, draw_run
-from myserve_ui.ui.formatting import model_choices
+from myserve_ui.ui.formatting import PRECISION_WORDS, STATE_WORDS
+
+
+def pair_choices(models: Sequence[ModelInfo]) -> list[tuple[str, str]]:
+    """(label, id) of the whole catalog; labels stay true while models come and go."""
+    has_several = len({model.name for model in models}) > 1
+    return [(_label(model, with_name=has_several), model.id) for model in models]
+
+
+def _label(model: ModelInfo, *, with_name: bool) -> str:
+    label = PRECISION_WORDS.get(model.precision, model.precision)
+    label = f"{label} · {model.name}" if with_name else label
+    return f"{label} ({STATE_WORDS[model.state]})" if model.state is LoadState.UNAVAILABLE else label
 
 
 class CompareTab:
@@ -36,7 +50,7 @@ class CompareTab:
                 MemoryPanel(self._comparisons, base, candidate).draw()
 
     def _draw_pair(self) -> tuple[gr.Dropdown, gr.Dropdown]:
-        choices = model_choices(self._comparisons.models())
+        choices = pair_choices(self._comparisons.models())
         names = self._comparisons.pair()
         with gr.Row(elem_id="pair"):
             base = gr.Dropdown(choices, value=names[0], label="Base", elem_id="base", filterable=False, min_width=180)
