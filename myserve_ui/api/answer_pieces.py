@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from myserve_ui.api.token_alignment import AlignedToken, TokenAligner
 from myserve_ui.core.logprobs import TokenLogprob
-from myserve_ui.core.outputs import FinishReason, RequestOutput
+from myserve_ui.core.outputs import RequestOutput
+from myserve_ui.core.tools import ToolCallDelta
 from myserve_ui.serving.request_stream import merge_outputs
 
 
@@ -21,12 +22,15 @@ class Piece:
     """The tokens of `text`, if log-probabilities were asked for."""
     token_ids: tuple[int, ...] = ()
     """Generated ids, an end token too, if they were asked for."""
-    finish_reason: FinishReason | None = None
+    calls: tuple[ToolCallDelta, ...] = ()
+    """What is to be called, after the text."""
+    finish_reason: str | None = None
+    """A word of FinishReason, or "tool_calls"."""
     stop_reason: str | int | None = None
 
     @property
     def has_news(self) -> bool:
-        return bool(self.text or self.tokens or self.token_ids)
+        return bool(self.text or self.tokens or self.token_ids or self.calls)
 
 
 def join_pieces(pieces: Sequence[Piece]) -> Piece:
@@ -34,6 +38,7 @@ def join_pieces(pieces: Sequence[Piece]) -> Piece:
     return replace(
         pieces[-1],
         text="".join(piece.text for piece in pieces),
+        calls=tuple(call for piece in pieces for call in piece.calls),
         tokens=tuple(token for piece in pieces for token in piece.tokens),
         token_ids=tuple(token_id for piece in pieces for token_id in piece.token_ids),
     )

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from myserve_ui.api.answer_pieces import Piece
 from myserve_ui.api.answer_reader import AnswerWishes
+from myserve_ui.api.call_shapes import call_delta, whole_calls
 from myserve_ui.api.logprob_shapes import LogprobWriter
 from myserve_ui.api.wire_json import JsonObject
 from myserve_ui.serving.stream_group import StreamGroup
@@ -42,7 +43,9 @@ class ChatShape:
         self._prompt_token_ids = group.streams[0].prompt_token_ids
 
     def whole(self, piece: Piece) -> Choice:
-        message = {"role": "assistant", "content": piece.text, "refusal": None}
+        message: Choice = {"role": "assistant", "content": piece.text, "refusal": None}
+        if piece.calls:
+            message |= {"content": piece.text or None, "tool_calls": whole_calls(piece.calls)}
         logprobs = self._writer.chat(piece.tokens) if self._writer else None
         return {"index": piece.index, "message": message, "logprobs": logprobs, **_rest(piece, self._tells_ids)}
 
@@ -52,7 +55,9 @@ class ChatShape:
         return {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}
 
     def chunk(self, piece: Piece) -> Choice:
-        delta = {"content": piece.text} if piece.text else {}
+        delta: Choice = {"content": piece.text} if piece.text else {}
+        if piece.calls:
+            delta["tool_calls"] = [call_delta(call) for call in piece.calls]
         logprobs = self._writer.chat(piece.tokens) if self._writer and piece.tokens else None
         return {"index": piece.index, "delta": delta, "logprobs": logprobs, **_rest(piece, self._tells_ids)}
 

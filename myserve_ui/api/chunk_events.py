@@ -54,9 +54,7 @@ class ChunkEvents:
                 yield self._chunk([choice], extras=extras if index == 0 else {})
 
     def _events_of(self, piece: Piece) -> list[bytes]:
-        events = [self._chunk([self._shape.chunk(replace(piece, finish_reason=None))])] if piece.has_news else []
-        if piece.finish_reason is not None:
-            events.append(self._chunk([self._shape.chunk(replace(piece, text="", tokens=(), token_ids=()))]))
+        events = [self._chunk([self._shape.chunk(part)]) for part in _parts(piece)]
         return events or [KEEP_ALIVE]
 
     def _chunk(self, choices: list[Choice], usage: Usage | None = None, *, extras: JsonObject = NO_EXTRAS) -> bytes:
@@ -65,3 +63,14 @@ class ChunkEvents:
         if self._include_usage:
             chunk["usage"] = usage and usage_json(usage)
         return data_event(chunk)
+
+
+def _parts(piece: Piece) -> Iterator[Piece]:
+    """What stands in a chunk of its own: the text, each news of a call, the finish."""
+    without_finish = replace(piece, finish_reason=None)
+    if (said := replace(without_finish, calls=())).has_news:
+        yield said
+    for call in piece.calls:
+        yield replace(without_finish, text="", tokens=(), token_ids=(), calls=(call,))
+    if piece.finish_reason is not None:
+        yield replace(piece, text="", tokens=(), token_ids=(), calls=())

@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo, field_validator
 
-from myserve_ui.api.sampling_fields import SamplingFields, WireModel
+from myserve_ui.api.sampling_fields import SamplingFields
 from myserve_ui.api.validation import describe, limits_of, refusal
+from myserve_ui.api.wire_model import WireModel
 from myserve_ui.core.requests import CompletionRequest
 from myserve_ui.core.sampling_params import INT64_MAX, SamplingParams
 
@@ -16,6 +17,7 @@ DEFAULT_PLAIN_TOKENS = 128
 MAX_TEXT_LOGPROBS = 5
 
 Prompt = str | tuple[int, ...]
+PromptInput = str | list[str] | list[int] | list[list[int]]
 
 
 def read_token_ids(value: Any, where: str = "") -> tuple[int, ...]:
@@ -47,7 +49,7 @@ def read_prompts(value: Any, info: ValidationInfo) -> tuple[Prompt, ...]:
 
 
 class CompletionBody(SamplingFields):
-    prompt: Annotated[tuple[Prompt, ...], PlainValidator(read_prompts)]
+    prompt: Annotated[tuple[Prompt, ...], PlainValidator(read_prompts, json_schema_input_type=PromptInput)]
     echo: bool | None = None
     max_tokens: Annotated[int, Field(ge=0, le=INT64_MAX)] | None = None
     logprobs: Annotated[int, Field(ge=0, le=MAX_TEXT_LOGPROBS)] | None = None

@@ -44,13 +44,13 @@ class LogprobWriter:
         }
 
     def _likeliest(self, token: AlignedToken) -> JsonObject | None:
-        """The k likeliest tokens and the one that was chosen; of two that read the same, the likelier."""
+        """The k likeliest tokens and the one that was chosen; of two that read the same, that one or the likelier."""
         if token.logprob is None:
             return None
         likeliest: dict[str, float] = {}
-        for token_id, logprob in (*token.logprob.top, (token.token_id, token.logprob.logprob)):
+        for token_id, logprob in token.logprob.top:
             likeliest.setdefault(self._name(token_id, self._table[token_id]), _finite(logprob))
-        return likeliest
+        return likeliest | {self._name(token.token_id, token.data): _finite(token.logprob.logprob)}
 
     def _name(self, token_id: int, data: bytes) -> str:
         return self._names.get(token_id) or token_text(data)

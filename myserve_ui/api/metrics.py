@@ -11,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
-from myserve_ui.core.model_info import EngineStatus, ServiceStatus
+from myserve_ui.core.model_info import EngineStatus, ResponseCacheStatus, ServiceStatus
 
 if TYPE_CHECKING:
     from myserve_ui.serving.chat_service import ChatService
@@ -55,6 +55,14 @@ class EngineCollector(Collector):
             if model.weight_bytes is not None:
                 weights.add_metric([model.id], model.weight_bytes)
         yield weights
+        yield from _response_cache(status.response_cache)
+
+
+def _response_cache(cache: ResponseCacheStatus) -> Iterator[Metric]:
+    yield CounterMetricFamily("myserve:response_cache_hits", "Requests answered from the cache.", cache.hits)
+    yield CounterMetricFamily("myserve:response_cache_misses", "Requests looked up and not there.", cache.misses)
+    yield GaugeMetricFamily("myserve:response_cache_entries", "Answers that are kept.", cache.entries)
+    yield GaugeMetricFamily("myserve:response_cache_bytes", "What they take, about.", cache.num_bytes)
 
 
 def _filled(

@@ -2,65 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
-from pydantic import BeforeValidator, FailFast, Field, ValidationInfo, field_validator
+from pydantic import FailFast, Field, ValidationInfo, field_validator
 
-from myserve_ui.api.sampling_fields import SamplingFields, Tokens, WireModel
+from myserve_ui.api.chat_message import ChatMessage
+from myserve_ui.api.sampling_fields import SamplingFields, Tokens
+from myserve_ui.api.tool_fields import Choice, Tools, to_tool_choice, to_tools
 from myserve_ui.api.validation import describe, refusal
-from myserve_ui.core.requests import ChatRequest, Message
+from myserve_ui.core.requests import ChatRequest
 from myserve_ui.core.sampling_params import MAX_TOP_LOGPROBS
-
-_TOOL_FIELDS = ("tool_calls", "function_call", "audio")
-
-
-def _join_parts(content: Any) -> Any:
-    """Content as one string: text parts are joined with nothing between."""
-    if content is None:
-        raise refusal(
-            "must be a string or an array of text parts; null goes only with tool calls, which are not supported"
-        )
-    if not isinstance(content, list):
-        return content
-    return "".join(_part_text(part, index) for index, part in enumerate(content))
-
-
-def _part_text(part: Any, index: int) -> str:
-    if not isinstance(part, dict):
-        raise refusal(f"part {index} must be an object with type and text, got {describe(part)}")
-    if part.get("type") != "text":
-        raise refusal(
-            f"part {index} must have the type 'text', the only one supported, got {describe(part.get('type'))}"
-        )
-    if not isinstance(part.get("text"), str):
-        raise refusal(f"part {index} must have a string as its text, got {describe(part.get('text'))}")
-    return str(part["text"])
-
-
-class ChatMessage(WireModel):
-    role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: Annotated[str, BeforeValidator(_join_parts)]
-    name: str | None = None
-    tool_calls: Any = None
-    function_call: Any = None
-    audio: Any = None
-
-    @field_validator("role")
-    @classmethod
-    def _refuse_tool_role(cls, role: str) -> str:
-        if role == "tool":
-            raise refusal("'tool' is not supported: this server has no tools yet")
-        return role
-
-    @field_validator(*_TOOL_FIELDS)
-    @classmethod
-    def _refuse_tool_fields(cls, value: Any) -> Any:
-        if value:
-            raise refusal("is not supported by this server; leave it out")
-        return value
-
-    def to_message(self) -> Message:
-        return Message(role="system" if self.role == "developer" else self.role, content=self.content)
 
 
 class ChatCompletionBody(SamplingFields):
@@ -70,6 +21,9 @@ class ChatCompletionBody(SamplingFields):
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
     continue_final_message: bool | None = None
+    tools: Tools | None = None
+    tool_choice: Choice = None
+    parallel_tool_calls: bool | None = None
 
     @field_validator("top_logprobs")
     @classmethod
@@ -98,6 +52,7 @@ class ChatCompletionBody(SamplingFields):
 
     def to_request(self) -> ChatRequest:
         max_tokens = self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+        tools = to_tools(self.tools or ())
         return ChatRequest(
             messages=tuple(message.to_message() for message in self.messages),
             model=self.model,
@@ -106,4 +61,7 @@ class ChatCompletionBody(SamplingFields):
             ),
             continue_final_message=bool(self.continue_final_message),
             cache_prompt=self.cache_prompt is not False,
+            tools=tools,
+            tool_choice=to_tool_choice(self.tool_choice, tools),
+            parallel_tool_calls=self.parallel_tool_calls is not False,
         )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo, field_validator
 
+from myserve_ui.api.response_format import ResponseFormat
 from myserve_ui.api.validation import describe, limits_of, refusal
+from myserve_ui.api.wire_model import WireModel
 from myserve_ui.core.sampling_params import INT64_MAX, MAX_STOP_STRINGS, SamplingParams
 
 MAX_STOP_TOKEN_IDS = 256
@@ -47,12 +49,6 @@ def _bias(key: str, bias: Any) -> float:
     return float(bias)
 
 
-class WireModel(BaseModel):
-    """A body, or a part of one: no conversion between types, unknown fields ignored."""
-
-    model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
-
-
 class StreamOptions(WireModel):
     include_usage: bool | None = None
 
@@ -68,13 +64,21 @@ class SamplingFields(WireModel):
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     repetition_penalty: float | None = None
-    logit_bias: Annotated[tuple[tuple[int, float], ...] | None, PlainValidator(_bias_entries)] = None
+    logit_bias: Annotated[
+        tuple[tuple[int, float], ...] | None,
+        PlainValidator(_bias_entries, json_schema_input_type=dict[str, float] | None),
+    ] = None
     seed: int | None = None
     n: Annotated[int, Field(ge=1)] | None = None
     min_tokens: int | None = None
-    stop: Annotated[list[str] | None, Field(max_length=MAX_STOP_STRINGS), BeforeValidator(as_list)] = None
+    stop: Annotated[
+        list[str] | None,
+        Field(max_length=MAX_STOP_STRINGS),
+        BeforeValidator(as_list, json_schema_input_type=str | list[str] | None),
+    ] = None
     stop_token_ids: Annotated[list[Annotated[int, Field(ge=0)]], Field(max_length=MAX_STOP_TOKEN_IDS)] | None = None
     ignore_eos: bool | None = None
+    response_format: ResponseFormat | None = None
     cache_prompt: bool | None = None
     return_token_ids: bool | None = None
     stream: bool | None = None
@@ -120,5 +124,6 @@ class SamplingFields(WireModel):
             stop_token_ids=tuple(self.stop_token_ids or ()),
             ignore_eos=bool(self.ignore_eos),
             logprobs=logprobs,
+            structured_output=None if self.response_format is None else self.response_format.to_structured_output(),
             prompt_logprobs=prompt_logprobs,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Generic, TypeVar
 
@@ -35,11 +35,13 @@ class StreamedReply(Response, Generic[Running]):
         pieces: Callable[[Running], AsyncIterator[bytes]],
         *,
         media_type: str,
+        headers: Callable[[Running], Mapping[str, str]] = lambda _running: {},
     ) -> None:
         super().__init__(headers=STREAM_HEADERS, media_type=media_type)
         del self.headers["content-length"]
         self._start_request = start
         self._pieces = pieces
+        self._headers_of = headers
         self._started = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -48,6 +50,7 @@ class StreamedReply(Response, Generic[Running]):
     async def _answer(self, send: Send) -> None:
         try:
             async with await self._start_request() as running:
+                self.headers.update(self._headers_of(running))
                 async for piece in self._pieces(running):
                     await self._begin(send)
                     await send({"type": "http.response.body", "body": piece, "more_body": True})

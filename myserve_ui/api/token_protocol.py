@@ -6,10 +6,10 @@ from typing import Annotated
 
 from pydantic import Field, PlainValidator, model_validator
 
+from myserve_ui.api.chat_message import ChatMessage
 from myserve_ui.api.completion_protocol import read_token_ids
-from myserve_ui.api.protocol import ChatMessage
-from myserve_ui.api.sampling_fields import WireModel
 from myserve_ui.api.validation import refusal
+from myserve_ui.api.wire_model import WireModel
 from myserve_ui.core.requests import ChatRequest, CompletionRequest
 
 
@@ -36,5 +36,5 @@ class TokenizeBody(WireModel):
 
 
 class DetokenizeBody(WireModel):
-    tokens: Annotated[tuple[int, ...], PlainValidator(read_token_ids)]
+    tokens: Annotated[tuple[int, ...], PlainValidator(read_token_ids, json_schema_input_type=list[int])]
     model: str | None = None

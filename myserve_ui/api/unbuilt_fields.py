@@ -28,7 +28,6 @@ NEUTRAL_VALUES: dict[str, tuple[object, ...]] = {
     "repetition_penalty": (1,),
     "length_penalty": (1,),
     "logit_bias": ({},),
-    "response_format": ({"type": "text"},),
     "tools": ([],),
     "tool_choice": (
         "none",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from myserve_ui.core.sampling_params import SamplingParams
+from myserve_ui.core.tools import Tool, ToolCall, ToolChoice
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,6 +13,14 @@ class Message:
     role: str
     """"system" | "user" | "assistant" | "tool"; a door maps "developer" to "system"."""
     content: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    """What an assistant's turn asked to call."""
+    tool_call_id: str | None = None
+    """Which call a tool's turn answers."""
+
+    @property
+    def is_about_tools(self) -> bool:
+        return self.role == "tool" or bool(self.tool_calls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +33,10 @@ class ChatRequest:
     """Go on writing the last assistant message instead of starting a new turn."""
     cache_prompt: bool = True
     """False: compute the whole prompt, even where a prefix of it is in the cache."""
+    tools: tuple[Tool, ...] = ()
+    tool_choice: ToolChoice = field(default_factory=ToolChoice)
+    parallel_tool_calls: bool = True
+    """False: one call at most in an answer."""
     cache_response: bool = False
     """True: answer a greedy or seeded request from the response cache, and keep its answer there."""
     cache_owner: str = ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from myserve_ui.core.structured_output import StructuredOutput
+from myserve_ui.core.tool_call_output import AnswerForm
 from myserve_ui.errors import InvalidRequestError
 
 GREEDY_BELOW = 1e-2
@@ -58,8 +58,8 @@ class SamplingParams:
     ignore_eos: bool = False
     logprobs: int | None = None
     """Report each token's log-probability, with so many of the likeliest tokens; None: report none."""
-    structured_output: StructuredOutput | None = None
-    """The JSON that the answer must be; None: any text."""
+    structured_output: AnswerForm | None = None
+    """The JSON, or the calls, that the answer must be; None: any text."""
     prompt_logprobs: bool = False
     """The same for the prompt's tokens, from the second on."""
 

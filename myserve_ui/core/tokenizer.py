@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from myserve_ui.core.requests import Message
+from myserve_ui.core.tool_format import ToolFormat
+from myserve_ui.core.tools import Tool
 
 
 class Tokenizer(Protocol):
@@ -33,9 +35,16 @@ class Tokenizer(Protocol):
         """
         ...
 
-    def render_chat(self, messages: Sequence[Message], *, continue_final_message: bool = False) -> list[int]:
+    def tool_format(self) -> ToolFormat:
+        """How the model writes calls. Raises InvalidRequestError, with the reason, if its template takes no tools."""
+        ...
+
+    def render_chat(
+        self, messages: Sequence[Message], *, tools: Sequence[Tool] = (), continue_final_message: bool = False
+    ) -> list[int]:
         """Ids of the chat template over `messages`, ready for the assistant's turn; no second BOS.
 
-        Raises InvalidRequestError if the model has no template or the template refuses the messages.
+        Raises InvalidRequestError if the model has no template or the template refuses the messages. Tools, and
+        messages about them, are only for a model that has a tool_format.
         """
         ...

@@ -155,6 +155,7 @@ class Engine:
                 logits = logits[batch.sampling_rows]
             return self.sampler.sample(logits, sequences, masks())
         except Exception as error:
+            masks()  # which must not go on beside the next step
             if not is_out_of_memory(error):
                 raise
             return None  # here the traceback, and the tensors that it holds, are let go

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence as SequenceOf
 from functools import cached_property
 
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 
-from myserve_ui.core.structured_output import StructuredOutput
+from myserve_ui.core.tool_call_output import AnswerForm
 from myserve_ui.engine.grammar_matcher import Matcher
+from myserve_ui.engine.grammar_text import write_grammar
 from myserve_ui.errors import InvalidRequestError
-
-WHITESPACE = r"[ ]|\n[ \t]{0,32}"
-"""One space, or a new line with its indent. Left open, a small model writes blank lines until max_tokens."""
 
 MAX_CACHED = 16
 MAX_LEXER_STATES = 20_000
@@ -62,9 +59,9 @@ class GrammarCompiler:
         self._read_token_bytes = read_token_bytes
         self._end_token_ids = sorted(end_token_ids)
         self._max_cached = max_cached
-        self._cached: dict[StructuredOutput, CompiledGrammar] = {}
+        self._cached: dict[AnswerForm, CompiledGrammar] = {}
 
-    def compile(self, output: StructuredOutput, *, param: str = "response_format") -> CompiledGrammar:
+    def compile(self, output: AnswerForm, *, param: str = "response_format") -> CompiledGrammar:
         """The grammar of `output`; takes milliseconds, half a second for the largest, and a second more the first time.
 
         Raises InvalidRequestError, with `param` set, if it cannot be enforced, costs too much, or allows no answer.
@@ -81,8 +78,8 @@ class GrammarCompiler:
             self._cached.pop(next(iter(self._cached)), None)
         return grammar
 
-    def _build(self, output: StructuredOutput) -> CompiledGrammar:
-        prototype = LLMatcher(self._tokenizer, _write_grammar(output.schema), log_level=0, limits=_limits())
+    def _build(self, output: AnswerForm) -> CompiledGrammar:
+        prototype = LLMatcher(self._tokenizer, write_grammar(output), log_level=0, limits=_limits())
         if prototype.is_error():
             raise _refusal(prototype.get_error())
         grammar = CompiledGrammar(prototype, (self._tokenizer.vocab_size + 31) // 32 * 4)
@@ -97,7 +94,8 @@ class GrammarCompiler:
         end_token_ids = [token_id for token_id in self._end_token_ids if token_id < len(token_bytes)]
         if not end_token_ids:
             raise InvalidRequestError(
-                "This model has no end token, so an answer of a given form could not end: leave response_format out.",
+                "This model has no end token, so an answer of a given form could not end: "
+                "leave response_format and tools out.",
             )
         for token_id in end_token_ids:
             token_bytes[token_id] = b""  # an end is never part of a text, whatever its name
@@ -117,13 +115,6 @@ class _TokenTable:
     def __call__(self, text: str) -> list[int]:
         """Ids of a text are asked for only to force tokens, which the grammar switches off."""
         raise NotImplementedError
-
-
-def _write_grammar(schema: str) -> str:
-    """The library's grammar of a schema: strict about keywords, and with the choice of tokens left to the model."""
-    options = {"whitespace_pattern": WHITESPACE, "lenient": False, "coerce_one_of": False}
-    body = json.dumps(json.loads(schema) | {"x-guidance": options})
-    return f'%llguidance {{"no_forcing": true}}\nstart: %json {body}\n'
 
 
 def _limits() -> LLParserLimits:

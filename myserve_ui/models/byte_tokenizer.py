@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import NoReturn
 
 from myserve_ui.core.requests import Message
+from myserve_ui.core.tools import Tool
 from myserve_ui.errors import InvalidRequestError
 
 NUM_BYTES = 256
@@ -46,7 +48,15 @@ class ByteTokenizer:
         """Bytes that each id adds to a text; see core."""
         return tuple(bytes([token_id]) if token_id < NUM_BYTES else b"" for token_id in range(self.vocab_size))
 
-    def render_chat(self, messages: Sequence[Message], *, continue_final_message: bool = False) -> list[int]:
+    def tool_format(self) -> NoReturn:
+        """Bytes know no tools; see core."""
+        raise InvalidRequestError("This model's chats take no tools: leave tools out, or use another model.")
+
+    def render_chat(
+        self, messages: Sequence[Message], *, tools: Sequence[Tool] = (), continue_final_message: bool = False
+    ) -> list[int]:
         """Ids of the chat, ready for the assistant's turn or in the middle of the last message."""
+        if tools:
+            self.tool_format()
         text = "\n".join(f"{message.role}: {message.content}" for message in messages)
         return self.encode(text if continue_final_message else f"{text}\nassistant: ")

@@ -37,7 +37,7 @@ class ControlTokens:
         self._as_text = as_text
         spelled = _any_of(control_tokens)
         self._spelled = re.compile(spelled)
-        self._marked = re.compile(f"{START}({spelled}){END}|[{START}{END}]")
+        self._marked = re.compile(f"{_written(START)}({spelled}){_written(END)}|[{START}{END}]")
 
     def mark(self, text: str) -> str:
         """`text` with a marker on both sides of each control token in it."""
@@ -62,6 +62,11 @@ class ControlTokens:
             if token_ids and self._control_ids.isdisjoint(token_ids):
                 return token_ids
         raise InvalidRequestError(f"{token!r} is a control token of this model and cannot be written as text.")
+
+
+def _written(marker: str) -> str:
+    """A pattern for a marker, also as a template writes it that prints a value as Python or in ASCII JSON."""
+    return f"(?:{marker}|\\\\u{ord(marker):04x})"
 
 
 def _encode(tokenizer: RustTokenizer, text: str) -> list[int]:

@@ -142,6 +142,7 @@ def _describe(
     context_length = find_context_length(entry.source.name, model.config, tokenizer, limit=options.max_model_len)
     memory = measure_memory(model)
     device = model.get_input_embeddings().weight.device
+    served_tokenizer = HuggingFaceTokenizer(tokenizer, vocab_size=vocab_size)
     info = replace(
         entry.info(),
         state=LoadState.READY,
@@ -151,12 +152,13 @@ def _describe(
         num_parameters=memory.num_parameters,
         weight_bytes=memory.weight_bytes,
         kv_bytes_per_token=count_kv_bytes_per_token(model.config, dtype),
-        has_chat_template=bool(tokenizer.chat_template),
+        has_chat_template=served_tokenizer.has_chat_template,
+        takes_tools=served_tokenizer.takes_tools,
     )
     return LoadedModel(
         info=info,
         module=model,
-        tokenizer=HuggingFaceTokenizer(tokenizer, vocab_size=vocab_size),
+        tokenizer=served_tokenizer,
         eos_token_ids=find_end_tokens(model, tokenizer),
         context_length=context_length,
         bos_token_id=tokenizer.bos_token_id,

@@ -53,7 +53,7 @@ def _choose_reading(steps: list[dict[str, Any]]) -> Callable[[str], bytes]:
         return lambda word: _read_pieces(word, replaced)
     raise InvalidRequestError(
         "This model's tokenizer does not say which bytes its tokens stand for, so its answers cannot be held to "
-        "a form: leave response_format out, or use another model."
+        "a form: leave response_format and tools out, or use another model."
     )
 
 

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 
 import jinja2
 from tokenizers import Tokenizer as RustTokenizer
 from transformers import PreTrainedTokenizerBase
 
 from myserve_ui.core.requests import Message
+from myserve_ui.core.tool_format import ToolFormat
+from myserve_ui.core.tools import Tool
 from myserve_ui.errors import InvalidRequestError, ModelLoadError
 from myserve_ui.models.control_tokens import ControlTokens, find_control_tokens
+from myserve_ui.models.template_values import message_value, tool_value
 from myserve_ui.models.token_bytes import read_token_bytes
+from myserve_ui.models.tool_templates import NOT_TAKEN, recognise_tool_format, takes_tools
 
 MAX_REASON_LENGTH = 300
+SPOKEN_TOKENS = frozenset({ToolFormat.HERMES.begin, ToolFormat.HERMES.end})
+"""Part of an answer's text, though some models count them among the special tokens."""
 
 
 class HuggingFaceTokenizer:
@@ -38,7 +46,7 @@ class HuggingFaceTokenizer:
         }
         self._token_bytes: tuple[bytes, ...] | None = None
         self._tokenizer = tokenizer
-        self._special_as_ids = _copy(backend, encode_special_tokens=False)
+        self._special_as_ids = _copy(backend, encode_special_tokens=False, spoken=SPOKEN_TOKENS)
         self._special_as_text = _copy(backend, encode_special_tokens=True)
         self._control_tokens = ControlTokens(
             find_control_tokens(tokenizer), as_ids=self._special_as_ids, as_text=self._special_as_text
@@ -59,21 +67,42 @@ class HuggingFaceTokenizer:
             self._token_bytes = read_token_bytes(self._special_as_ids, self.vocab_size)
         return self._token_bytes
 
-    def render_chat(self, messages: Sequence[Message], *, continue_final_message: bool = False) -> list[int]:
+    @property
+    def takes_tools(self) -> bool:
+        """Whether the model has a tool_format."""
+        return isinstance(self._tool_support, ToolFormat)
+
+    def tool_format(self) -> ToolFormat:
+        """How the model writes calls; see core."""
+        if isinstance(self._tool_support, str):
+            raise InvalidRequestError(self._tool_support)
+        return self._tool_support
+
+    def render_chat(
+        self, messages: Sequence[Message], *, tools: Sequence[Tool] = (), continue_final_message: bool = False
+    ) -> list[int]:
         """Ids of the chat template over `messages`; see core."""
         if not self.has_chat_template:
             raise InvalidRequestError(
                 "This model has no chat template: send text to /v1/completions, or set chat_template in the settings."
             )
-        for message in messages:
-            _check_characters(message.content)
-        return self._control_tokens.encode(self._render(messages, continue_final_message))
+        chat = self._render(messages, tools, continue_final_message)
+        _check_characters(chat)
+        return self._control_tokens.encode(chat)
 
-    def _render(self, messages: Sequence[Message], continue_final_message: bool) -> str:
-        conversation = [{"role": m.role, "content": self._control_tokens.mark(m.content)} for m in messages]
+    @cached_property
+    def _tool_support(self) -> ToolFormat | str:
+        """The format of calls, or why there is none: found by trying once."""
+        if not self.has_chat_template or not takes_tools(self._render):
+            return NOT_TAKEN
+        return recognise_tool_format(str(self._tokenizer.get_chat_template(tools=[{}])))
+
+    def _render(self, messages: Sequence[Message], tools: Sequence[Tool], continue_final_message: bool = False) -> str:
+        mark = self._control_tokens.mark
         try:
             rendered = self._tokenizer.apply_chat_template(
-                conversation,
+                [message_value(message, mark) for message in messages],
+                tools=[tool_value(tool, mark) for tool in tools] or None,
                 tokenize=False,
                 add_generation_prompt=not continue_final_message,
                 continue_final_message=continue_final_message,
@@ -89,8 +118,14 @@ class HuggingFaceTokenizer:
         return str(rendered)
 
 
-def _copy(backend: RustTokenizer, *, encode_special_tokens: bool) -> RustTokenizer:
-    copy = RustTokenizer.from_str(backend.to_str())
+def _copy(
+    backend: RustTokenizer, *, encode_special_tokens: bool, spoken: Collection[str] = frozenset()
+) -> RustTokenizer:
+    """A copy of its own, for which the tokens `spoken` are not special."""
+    description = json.loads(backend.to_str())
+    for token in description["added_tokens"]:
+        token["special"] = token["special"] and token["content"] not in spoken
+    copy = RustTokenizer.from_str(json.dumps(description))
     copy.no_padding()
     copy.no_truncation()
     copy.encode_special_tokens = encode_special_tokens

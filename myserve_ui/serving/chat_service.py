@@ -15,8 +15,8 @@ from myserve_ui.core.model_info import EngineStatus, LoadProgress, LoadState, Mo
 from myserve_ui.core.outputs import RequestOutput
 from myserve_ui.core.requests import ChatRequest, CompletionRequest
 from myserve_ui.core.sampling_params import SamplingParams
-from myserve_ui.core.structured_output import StructuredOutput
 from myserve_ui.core.timings import RequestTimings
+from myserve_ui.core.tool_call_output import AnswerForm, ToolCallOutput
 from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.grammar_compiler import CompiledGrammar
 from myserve_ui.errors import ShuttingDownError
@@ -32,6 +32,7 @@ from myserve_ui.serving.request_checks import (
 from myserve_ui.serving.request_stream import RequestStream, StreamLimits
 from myserve_ui.serving.response_cache import AnswerRecorder, ResponseCache, response_key
 from myserve_ui.serving.service_metrics import ServiceMetrics
+from myserve_ui.serving.tool_use import ToolUse, offered_tools, plan_tool_use
 
 logger = logging.getLogger(__name__)
 
@@ -86,9 +87,15 @@ class ChatService:
         with self.metrics.counting_refusals():
             engine = self._engine(request.model)
             check_continuation(request)
-            prompt = await self._render(engine, request)
+            prompt, tools = await asyncio.to_thread(_render, engine, request)
+            if tools is not None:
+                request = replace(request, params=replace(request.params, structured_output=tools.form))
             await _read_vocabulary(engine, request.params)
-            return self._answer(engine, await self._choices(engine, prompt, request, n=n, field="messages"), request)
+            asked = await self._choices(engine, prompt, request, n=n, field="messages")
+            streams = self._answer(engine, asked, request)
+            for stream in streams:
+                stream.tools = tools
+            return streams
 
     async def start_completion(self, request: CompletionRequest) -> RequestStream:
         """Open the stream of a text completion; refuses like start_chat_choices."""
@@ -113,7 +120,8 @@ class ChatService:
         """The prompt's ids: of the rendered chat, or of the text. Refuses like start_chat_choices."""
         engine = self._engine(asked.model)
         if isinstance(asked, ChatRequest):
-            return await self._render(engine, asked)
+            prompt, _ = await asyncio.to_thread(_render, engine, asked)
+            return prompt
         if not isinstance(asked.prompt, str):
             return list(asked.prompt)
         encode = engine.loaded.tokenizer.encode
@@ -159,13 +167,6 @@ class ChatService:
             raise ShuttingDownError("The app is shutting down and takes no new requests.")
         return self._pool.engine(model)
 
-    async def _render(self, engine: RunningEngine, request: ChatRequest) -> list[int]:
-        return await asyncio.to_thread(
-            engine.loaded.tokenizer.render_chat,
-            request.messages,
-            continue_final_message=request.continue_final_message,
-        )
-
     async def _completion_prompt(self, engine: RunningEngine, prompt: str | tuple[int, ...], field: str) -> list[int]:
         tokenizer = engine.loaded.tokenizer
         if not isinstance(prompt, str):
@@ -196,12 +197,13 @@ class ChatService:
         )
         return [first, *(other_choice(first, choice) for choice in range(1, n))]
 
-    async def _compile(self, engine: RunningEngine, output: StructuredOutput | None) -> CompiledGrammar | None:
+    async def _compile(self, engine: RunningEngine, form: AnswerForm | None) -> CompiledGrammar | None:
         """The grammar of a form; off the event loop and one at a time, since a hostile one takes a core for seconds."""
-        if output is None:
+        if form is None:
             return None
+        param = "tools" if isinstance(form, ToolCallOutput) else "response_format"
         async with self._one_grammar:
-            return await asyncio.to_thread(engine.grammars.compile, output)
+            return await asyncio.to_thread(engine.grammars.compile, form, param=param)
 
     def _answer(
         self, engine: RunningEngine, requests: Sequence[EngineRequest], asked: ChatRequest | CompletionRequest
@@ -259,6 +261,16 @@ class ChatService:
         if stalled := [engine.model for engine in engines if engine.stalled]:
             return f"The engine of {', '.join(stalled)} has work but finishes no step.", "engine_stalled"
         return None, None
+
+
+def _render(engine: RunningEngine, request: ChatRequest) -> tuple[list[int], ToolUse | None]:
+    """The chat's prompt, and how its answers may call functions. Slow: keep it off the event loop."""
+    tokenizer = engine.loaded.tokenizer
+    tools = plan_tool_use(request, tokenizer)
+    prompt = tokenizer.render_chat(
+        request.messages, tools=offered_tools(request), continue_final_message=request.continue_final_message
+    )
+    return prompt, tools
 
 
 async def _read_vocabulary(engine: RunningEngine, params: SamplingParams) -> None:

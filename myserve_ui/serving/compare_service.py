@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -99,23 +100,25 @@ class CompareService:
     def __init__(self, chat: ChatService) -> None:
         self._chat = chat
 
-    async def compare(self, request: CompareRequest) -> AsyncIterator[CompareUpdate]:
+    async def compare(self, request: CompareRequest) -> AsyncGenerator[CompareUpdate, None]:
         """Updates until both sides are done.
 
         Loads what is not loaded. What goes wrong on one side is told in its answer and leaves the other running.
         Raises ModelNotFoundError for a name that is in no catalog.
         """
         names = {Side.BASE: request.base, Side.CANDIDATE: request.candidate}
-        request = _with_one_seed(request)
+        request = with_one_seed(request)
         comparison = _Comparison(request, {side: SideAnswer(self._chat.model(names[side]).id) for side in Side})
-        async for update in self._load(comparison):
-            yield update
+        async with aclosing(self._load(comparison)) as updates:
+            async for update in updates:
+                yield update
         groups = [list(Side)] if request.timing is Timing.TOGETHER else [[side] for side in Side]
         for sides in groups:
-            async for update in self._run(comparison, sides):
-                yield update
+            async with aclosing(self._run(comparison, sides)) as updates:
+                async for update in updates:
+                    yield update
 
-    async def _load(self, comparison: _Comparison) -> AsyncIterator[CompareUpdate]:
+    async def _load(self, comparison: _Comparison) -> AsyncGenerator[CompareUpdate, None]:
         for side in Side:
             try:
                 async for progress in self._chat.load(comparison.answers[side].model):
@@ -123,7 +126,7 @@ class CompareService:
             except MyServeError as error:
                 yield comparison.fail(side, error.message)
 
-    async def _run(self, comparison: _Comparison, sides: list[Side]) -> AsyncIterator[CompareUpdate]:
+    async def _run(self, comparison: _Comparison, sides: list[Side]) -> AsyncGenerator[CompareUpdate, None]:
         """Read the streams of `sides` at once."""
         opened: dict[Side, RequestStream] = {}
         for side in sides:
@@ -146,8 +149,8 @@ class CompareService:
         return stream
 
 
-def _with_one_seed(request: CompareRequest) -> CompareRequest:
-    """Draw a seed if there is none, so that both sides draw alike; the cache must not answer for one of them."""
+def with_one_seed(request: CompareRequest) -> CompareRequest:
+    """`request` with a seed, so that both sides draw alike, and with no cache that would answer for one of them."""
     params = request.chat.params
     seed = secrets.randbits(SEED_BITS) if params.seed is None else params.seed
     chat = replace(request.chat, params=replace(params, seed=seed), cache_response=False, cache_prompt=False)

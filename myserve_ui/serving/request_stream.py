@@ -11,6 +11,7 @@ from typing import Self
 from myserve_ui.core.model_info import ModelInfo
 from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState
 from myserve_ui.core.tokenizer import Tokenizer
+from myserve_ui.serving.tool_use import ToolUse
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,8 @@ class RequestStream:
         self.model = model
         self.tokenizer = tokenizer
         self.prompt_token_ids = prompt_token_ids
+        self.tools: ToolUse | None = None
+        """How calls stand in the text, if the answer may hold any."""
         self.from_cache = False
         """True if the whole answer was at hand before the request began."""
         self.on_abort: Callable[[str], None] = lambda _request_id: None
@@ -66,10 +69,14 @@ class RequestStream:
             self._pending = output if self._pending is None else merge_outputs(self._pending, output)
             self._arrived.set()
 
-    def failed(self, message: str) -> RequestOutput:
+    def failed(self, message: str, code: str | None = None) -> RequestOutput:
         """The output that ends this stream with an error."""
         return replace(
-            self._without_news(), state=RequestState.FINISHED, finish_reason=FinishReason.ERROR, error=message
+            self._without_news(),
+            state=RequestState.FINISHED,
+            finish_reason=FinishReason.ERROR,
+            error=message,
+            error_code=code,
         )
 
     def __aiter__(self) -> Self:

@@ -11,7 +11,9 @@ import pytest_asyncio
 from fastapi import FastAPI
 
 from myserve_ui.api.door import add_api
+from myserve_ui.evaluation.comparisons import Comparisons
 from myserve_ui.settings import Settings
+from tests.api.real_door import RealDoor, open_door
 from tests.api.scripted_service import ScriptedService
 
 BASE_URL = "http://127.0.0.1"
@@ -29,7 +31,13 @@ def app_factory(service: ScriptedService) -> Callable[..., FastAPI]:
 
     def make(**settings: object) -> FastAPI:
         app = FastAPI(openapi_url=None, redirect_slashes=False)
-        add_api(app, service, Settings.model_validate(settings), is_browser_path=lambda path: path == "/")
+        add_api(
+            app,
+            service,
+            Settings.model_validate(settings),
+            comparisons=Comparisons(service, None),  # type: ignore[arg-type]
+            is_browser_path=lambda path: path == "/",
+        )
         return app
 
     return make
@@ -45,3 +53,10 @@ async def client(app_factory: Callable[..., FastAPI]) -> AsyncIterator[httpx2.As
 async def sdk(client: httpx2.AsyncClient) -> openai.AsyncOpenAI:
     """The official client over the same app."""
     return openai.AsyncOpenAI(api_key="none", base_url=f"{BASE_URL}/v1", http_client=client, max_retries=0)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def door() -> AsyncIterator[RealDoor]:
+    """Real engines behind a real socket: the models "llama" (tiny, seeded) and "echo". One for a whole module."""
+    async with open_door("llama", "echo") as door:
+        yield door

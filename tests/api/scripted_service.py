@@ -13,6 +13,7 @@ from myserve_ui.core.timings import RequestTimings
 from myserve_ui.errors import ModelNotFoundError, MyServeError
 from myserve_ui.models.byte_tokenizer import ByteTokenizer
 from myserve_ui.serving.service_metrics import ServiceMetrics
+from myserve_ui.serving.tool_use import ToolUse
 
 MODEL = ModelInfo(
     id="tiny",
@@ -57,6 +58,8 @@ class Script:
     hangs: bool = False
     """Never ends: after the deltas only signs of life come."""
     hangs_before_start: bool = False
+    tools: ToolUse | None = None
+    """How calls stand in the answer's text."""
 
 
 @dataclass
@@ -120,11 +123,13 @@ class ScriptedStream:
     tokenizer = TOKENIZER
     prompt_token_ids = (1, 2, 3)
     request_id = "req-1"
+    from_cache = False
 
     def __init__(self, service: ScriptedService, model: ModelInfo) -> None:
         self.model = model
         self._service = service
         self._script = service.script
+        self.tools = service.script.tools
         self._position = 0
         self._ended = False
         self._closed = False

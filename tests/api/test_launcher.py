@@ -40,7 +40,7 @@ async def running_app(folder: Path, **settings: str) -> AsyncIterator[tuple[asyn
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "app.py"),
         cwd=ROOT,
-        env=environment(folder, MYSERVE_FORCE_ECHO="1", **settings),
+        env=environment(folder, **{"MYSERVE_FORCE_ECHO": "1", **settings}),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
     )

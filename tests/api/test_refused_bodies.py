@@ -21,7 +21,7 @@ MESSAGES: list[tuple[Any, str]] = [
     ([{}], "messages[0].role"),
     ([{"role": 5, "content": "x"}], "messages[0].role"),
     ([{"role": "banana", "content": "x"}], "messages[0].role"),
-    ([{"role": "tool", "content": "x"}], "messages[0].role"),
+    ([{"role": "tool", "content": "x"}], "messages[0].tool_call_id"),
     ([USER, {"role": "user", "content": 5}], "messages[1].content"),
     ([{"role": "user", "content": {"a": 1}}], "messages[0].content"),
     ([{"role": "user", "content": None}], "messages[0].content"),
@@ -31,7 +31,7 @@ MESSAGES: list[tuple[Any, str]] = [
     ([{"role": "user", "content": [{"type": "text"}]}], "messages[0].content"),
     ([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}], "messages[0].content"),
     ([{"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}], "messages[0].content"),
-    ([{"role": "assistant", "content": "x", "tool_calls": [{"id": "1"}]}], "messages[0].tool_calls"),
+    ([{"role": "assistant", "content": "x", "tool_calls": [{"id": "1"}]}], "messages[0].tool_calls[0].type"),
 ]
 
 FIELDS: list[tuple[str, Any]] = [
@@ -98,9 +98,7 @@ FIELDS: list[tuple[str, Any]] = [
     ("top_logprobs", 21),
     ("top_logprobs", -1),
     ("top_logprobs", 5),
-    ("response_format", {"type": "json_object"}),
     ("response_format", "text"),
-    ("tools", [{"type": "function"}]),
     ("tool_choice", "required"),
     ("functions", [{}]),
     ("modalities", ["audio"]),

@@ -14,6 +14,7 @@ from myserve_ui.engine.engine import OUT_OF_MEMORY, Engine, EngineConfig
 from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.fault_injection import Fault, FaultKind, FaultyRunner, request_runs, step_is
 from myserve_ui.engine.kv_cache import KVCache
+from myserve_ui.engine.memory_errors import is_out_of_memory
 from myserve_ui.engine.model_runner import ModelRunner
 from myserve_ui.engine.scheduler import NOT_A_NUMBER
 from myserve_ui.models.tiny import build_tiny_model
@@ -98,6 +99,20 @@ def test_values_that_are_not_numbers_end_their_own_row_only(expected: Answers) -
     assert {name: answers[name] for name in "acd"} == {name: expected[name] for name in "acd"}
     assert answers["b"] == expected["b"][: len(answers["b"])]
     assert run(engine, request_of("b"))[0]["b"] == expected["b"]
+
+
+def test_a_spoilt_row_is_cleared_even_if_the_step_that_should_have_done_it_raised(expected: Answers) -> None:
+    spoils_a = Fault(FaultKind.NAN, step_is(6), rows=lambda chunk: chunk.sequence.request_id == "a")
+    engine = make_engine(spoils_a, Fault(FaultKind.RAISE, step_is(7)), max_num_seqs=2)
+    for name in "ab":
+        engine.add(request_of(name))
+    for _ in range(6):
+        engine.step()
+    for layer in engine.runner.runner.cache._layers.values():  # type: ignore[attr-defined]
+        layer.keys[0, :60], layer.values[0, :60] = torch.nan, torch.nan
+    assert run(engine)[1]["b"].error == "sorry"
+    answers, _ = run(engine, request_of("c"), request_of("d"))
+    assert answers == {name: expected[name] for name in "cd"}
 
 
 @pytest.mark.parametrize("kind", [FaultKind.OUT_OF_MEMORY, FaultKind.OUT_OF_CPU_MEMORY])
@@ -231,3 +246,11 @@ def test_a_cache_whose_growth_fails_half_way_keeps_what_it_held(monkeypatch: pyt
         assert layer.keys.shape[:2] == layer.values.shape[:2] == (2, 1024)
         assert layer.keys[0, :100].unique().tolist() == [index + 1]
         assert layer.values[0, :100].unique().tolist() == [-index - 1]
+
+
+def test_the_allocator_s_own_words_are_known() -> None:
+    with pytest.raises(RuntimeError) as refused:
+        torch.empty(2**48, dtype=torch.uint8)
+    assert is_out_of_memory(refused.value)
+    assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
+    assert not is_out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))

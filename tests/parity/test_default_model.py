@@ -13,8 +13,8 @@ from myserve_ui.models.loader import LoadOptions, load_model
 from myserve_ui.serving.engine_builder import EngineLimits, build_engine
 from myserve_ui.settings import read_settings
 
-pytestmark = pytest.mark.model
-MAX_TOKENS = 32
+pytestmark = [pytest.mark.model, pytest.mark.timeout(400)]
+MAX_TOKENS = 20
 QUESTIONS = (
     "What is the capital of France?",
     "Hi",

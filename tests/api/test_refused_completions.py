@@ -26,7 +26,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"suffix": "x"}, "suffix"),
     ({"best_of": 2}, "best_of"),
     ({"n": 17}, "n"),
-    ({"response_format": {"type": "banana"}}, "response_format"),
+    ({"response_format": {"type": "banana"}}, "response_format.type"),
 ]
 
 

@@ -1,0 +1,139 @@
+"""One streamed chat request to an OpenAI-compatible server, timed chunk by chunk."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+
+from myserve_ui.bench.records import Outcome, RequestRecord
+from myserve_ui.bench.workload import PlannedRequest
+
+REJECTIONS = (429, 503)
+NO_USAGE = "the stream ended without usage, so its tokens cannot be counted"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Whom to measure."""
+
+    url: str
+    """Base URL, as the OpenAI SDK takes it: http://127.0.0.1:7860/v1"""
+    model: str
+    api_key: str = "none"
+    ignore_eos: bool = True
+    """Ask for answers of exactly max_tokens, where the server knows the field."""
+
+    def body(self, planned: PlannedRequest) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "model": self.model,
+            "messages": [{"role": role, "content": content} for role, content in planned.messages],
+            "max_tokens": planned.max_tokens,
+            "temperature": 0,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        return body | {"ignore_eos": True} if self.ignore_eos else body
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """No answer may come from a cache of answers: that would measure the cache."""
+        return {"Authorization": f"Bearer {self.api_key}", "Cache-Control": "no-store"}
+
+
+@dataclass(slots=True)
+class _Timing:
+    """What is noted while one stream is read."""
+
+    sent: float
+    chunk_times: list[float] = field(default_factory=list)
+    usage: dict[str, int] | None = None
+    error: str | None = None
+    is_done: bool = False
+
+
+async def send(
+    client: httpx2.AsyncClient,
+    target: Target,
+    planned: PlannedRequest,
+    *,
+    arrival: float,
+    clock: Callable[[], float] = time.perf_counter,
+) -> RequestRecord:
+    """Send one request and read its stream. Whatever goes wrong is in the record; only cancellation is raised."""
+    timing = _Timing(clock())
+    outcome = Outcome.FAILED
+    try:
+        outcome = await _read_stream(client, target, planned, timing, clock)
+    except (httpx2.HTTPError, OSError, ValueError) as error:
+        timing.error = _in_words(error)
+    return _record(planned, timing, outcome, arrival=arrival, end=clock())
+
+
+async def _read_stream(
+    client: httpx2.AsyncClient, target: Target, planned: PlannedRequest, timing: _Timing, clock: Callable[[], float]
+) -> Outcome:
+    request = client.stream("POST", f"{target.url}/chat/completions", json=target.body(planned), headers=target.headers)
+    async with request as response:
+        if response.status_code != 200:
+            await response.aread()
+            timing.error = f"HTTP {response.status_code}: {_message_of(response)}"
+            return Outcome.REJECTED if response.status_code in REJECTIONS else Outcome.FAILED
+        async for line in response.aiter_lines():
+            if line.startswith("data:"):
+                _see(line.removeprefix("data:").strip(), timing, clock())
+    if timing.error is None and timing.usage is None:
+        timing.error = NO_USAGE if timing.is_done else "the stream broke off before its end"
+    return Outcome.FAILED if timing.error else Outcome.COMPLETED
+
+
+def _see(data: str, timing: _Timing, now: float) -> None:
+    """One event. Only a piece of text marks a token; a role or an empty delta is none."""
+    if data == "[DONE]":
+        timing.is_done = True
+        return
+    event = json.loads(data)
+    if "error" in event:
+        timing.error = f"error in the stream: {str(event['error'].get('message'))[:120]}"
+    if any(choice.get("delta", {}).get("content") for choice in event.get("choices") or ()):
+        timing.chunk_times.append(now)
+    if event.get("usage"):
+        timing.usage = event["usage"]
+
+
+def _record(planned: PlannedRequest, timing: _Timing, outcome: Outcome, *, arrival: float, end: float) -> RequestRecord:
+    usage = timing.usage or {}
+    return RequestRecord(
+        index=planned.index,
+        arrival=arrival,
+        sent=timing.sent,
+        outcome=outcome,
+        end=end,
+        first_token=timing.chunk_times[0] if timing.chunk_times else None,
+        last_token=timing.chunk_times[-1] if timing.chunk_times else None,
+        prompt_tokens=int(usage.get("prompt_tokens", 0)),
+        output_tokens=int(usage.get("completion_tokens", 0)),
+        chunk_times=tuple(timing.chunk_times),
+        error=timing.error,
+    )
+
+
+def _message_of(response: httpx2.Response) -> str:
+    try:
+        return str(response.json()["error"]["message"])[:120]
+    except (ValueError, KeyError, TypeError):
+        return response.text[:120]
+
+
+def _in_words(error: Exception) -> str:
+    if isinstance(error, httpx2.ConnectError):
+        return "the server cannot be reached"
+    if isinstance(error, httpx2.TimeoutException):
+        return "the server did not answer in time"
+    if isinstance(error, json.JSONDecodeError):
+        return "the stream holds an event that is no JSON"
+    return f"the connection broke off ({type(error).__name__})"

@@ -1,0 +1,91 @@
+"""What happened to one request under load, and the latencies that follow. Seconds of one monotonic clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Outcome(StrEnum):
+    COMPLETED = "completed"
+    REJECTED = "rejected"
+    """The server said that it takes no more (429, 503)."""
+    FAILED = "failed"
+    """Refused, broke off, sent no usage, or could not be reached."""
+    CANCELLED = "cancelled"
+    """The run was stopped, or its time was over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece of the answer and when it came. `tokens` is how many tokens it stands for, once that is known."""
+
+    time: float
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRecord:
+    """Raw times of one request. Only completed requests count for latencies."""
+
+    index: int
+    arrival: float
+    """When it was planned to begin."""
+    sent: float
+    outcome: Outcome
+    end: float
+    first_token: float | None = None
+    """The first chunk with at least one generated token; a role alone is none."""
+    last_token: float | None = None
+    prompt_tokens: int = 0
+    """From the server's usage, never counted here."""
+    output_tokens: int = 0
+    chunk_times: tuple[float, ...] = ()
+    """When each chunk with text came."""
+    error: str | None = None
+
+    @property
+    def ttft(self) -> float | None:
+        """Time to first token, from sending."""
+        return None if self.first_token is None else self.first_token - self.sent
+
+    @property
+    def e2e(self) -> float:
+        """End to end, from sending to the closed stream."""
+        return self.end - self.sent
+
+    @property
+    def e2e_from_arrival(self) -> float:
+        """The same with the time that the client itself waited."""
+        return self.end - self.arrival
+
+    @property
+    def tpot(self) -> float | None:
+        """Time per output token after the first: (E2E - TTFT) / (N - 1); None for a single token."""
+        if self.ttft is None or self.output_tokens < 2:
+            return None
+        return (self.e2e - self.ttft) / (self.output_tokens - 1)
+
+    @property
+    def inter_token_latencies(self) -> list[float]:
+        """Gaps between successive tokens. Tokens beyond one a chunk are spread evenly: a gap of k tokens is k gaps.
+
+        Usage says how many tokens came in all; the first chunk begins the clock and gives no gap.
+        """
+        gaps = [later - earlier for earlier, later in zip(self.chunk_times, self.chunk_times[1:], strict=False)]
+        if not gaps or self.output_tokens < 2:
+            return []
+        return spread_tokens(gaps, self.output_tokens - 1)
+
+
+def spread_tokens(gaps: list[float], num_tokens: int) -> list[float]:
+    """`num_tokens` gaps of the same total as `gaps`: each chunk's gap is shared by the tokens that it brought.
+
+    How many a chunk brought is not on the wire, so they are dealt out evenly, the remainder to the first chunks. Fewer
+    tokens than chunks (an end token without text is none) leave the gaps as they are.
+    """
+    if num_tokens <= len(gaps):
+        return gaps
+    share, extra = divmod(num_tokens, len(gaps))
+    counts = [share + (index < extra) for index in range(len(gaps))]
+    return [gap / count for gap, count in zip(gaps, counts, strict=True) for _ in range(count)]

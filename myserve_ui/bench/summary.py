@@ -1,0 +1,95 @@
+"""The numbers of one run, from its requests' raw times. Formulas: docs/metrics, percentiles by nearest rank."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from myserve_ui.bench.records import Outcome, RequestRecord
+
+SHARES = {"p50": 50, "p90": 90, "p95": 95, "p99": 99}
+FEW = 100
+"""A 99th percentile of fewer requests is one of the slowest, and is marked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a request must meet to be good; seconds, None for no limit."""
+
+    ttft: float | None = 0.5
+    tpot: float | None = 0.03
+    e2e: float | None = None
+
+
+def interactive_limits() -> Limits:
+    """What a person who waits for an answer wants: 500 ms and 30 ms."""
+    return Limits(0.5, 0.03)
+
+
+def server_limits() -> Limits:
+    """What a busy server may take: 2 s and 100 ms."""
+    return Limits(2.0, 0.1)
+
+
+def nearest_rank(values: Sequence[float], percent: int) -> float:
+    """The smallest of `values` that at least `percent` % of them do not exceed: a number that happened."""
+    ranked = sorted(values)
+    return ranked[-(-len(ranked) * percent // 100) - 1]
+
+
+def percentiles_ms(values: Sequence[float]) -> dict[str, float | int | bool] | None:
+    """p50 to p99 in milliseconds with n and the mean; None of nothing."""
+    if not values:
+        return None
+    numbers: dict[str, float | int | bool] = {
+        name: 1000 * nearest_rank(values, percent) for name, percent in SHARES.items()
+    }
+    return numbers | {
+        "mean": 1000 * math.fsum(values) / len(values),
+        "n": len(values),
+        "p99_is_rough": len(values) < FEW,
+    }
+
+
+def summarise(records: Sequence[RequestRecord], limits: Limits | None = None) -> dict[str, object]:
+    """One row of results. Failed, rejected and cancelled requests are counted and in no latency."""
+    limits = limits or server_limits()
+    completed = [record for record in records if record.outcome is Outcome.COMPLETED]
+    outcomes = Counter(record.outcome for record in records)
+    seconds = _duration(records)
+    output_tokens = sum(record.output_tokens for record in completed)
+    prompt_tokens = sum(record.prompt_tokens for record in completed)
+    return {
+        "requests": len(records),
+        **{outcome.value: outcomes[outcome] for outcome in Outcome},
+        "seconds": seconds,
+        "output_tokens": output_tokens,
+        "prompt_tokens": prompt_tokens,
+        "output_throughput": _rate(output_tokens, seconds),
+        "total_throughput": _rate(output_tokens + prompt_tokens, seconds),
+        "request_throughput": _rate(len(completed), seconds),
+        "goodput": _rate(sum(is_good(record, limits) for record in completed), seconds),
+        "ttft_ms": percentiles_ms([record.ttft for record in completed if record.ttft is not None]),
+        "tpot_ms": percentiles_ms([record.tpot for record in completed if record.tpot is not None]),
+        "itl_ms": percentiles_ms([gap for record in completed for gap in record.inter_token_latencies]),
+        "e2e_ms": percentiles_ms([record.e2e for record in completed]),
+        "e2e_from_arrival_ms": percentiles_ms([record.e2e_from_arrival for record in completed]),
+        "errors": dict(Counter(record.error for record in records if record.error).most_common(5)),
+    }
+
+
+def is_good(record: RequestRecord, limits: Limits) -> bool:
+    """True if a completed request met every limit. A single token has no TPOT to miss."""
+    pairs = ((record.ttft, limits.ttft), (record.tpot, limits.tpot), (record.e2e, limits.e2e))
+    return all(limit is None or value is None or value <= limit for value, limit in pairs)
+
+
+def _duration(records: Sequence[RequestRecord]) -> float:
+    """From the first send to the last end."""
+    return max(record.end for record in records) - min(record.sent for record in records) if records else 0.0
+
+
+def _rate(count: int, seconds: float) -> float:
+    return count / seconds if seconds > 0 else 0.0

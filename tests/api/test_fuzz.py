@@ -1,0 +1,97 @@
+"""Requests that nobody wrote, right and wrong by the routes' schema: none breaks the server or shows its inside."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+import httpx2
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from requests import Response
+from schemathesis import Case, GenerationMode
+from schemathesis.specs.openapi.schemas import OpenApiSchema
+
+from myserve_ui.server import create_app
+from myserve_ui.settings import Settings
+from tests.api.openapi_document import BODIES, openapi_document
+from tests.ui.live_server import serving
+
+NUM_EXAMPLES = 12
+PATIENCE = 20.0
+LARGEST_ERROR = 8192
+NARROW_SCHEMA = schemathesis.openapi.from_dict(openapi_document(narrow=True))
+WIDE_SCHEMA = schemathesis.openapi.from_dict(openapi_document(narrow=False))
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """The whole app over the echo, with a context so short that no answer takes long."""
+    with serving(lambda: create_app(Settings(force_echo=True, max_model_len=256))) as url:
+        deadline = time.monotonic() + PATIENCE
+        while httpx2.get(f"{url}/health").status_code != 200:
+            assert time.monotonic() < deadline
+        yield url
+
+
+def send_many(url: str, path: str, *, mode: GenerationMode, schema: OpenApiSchema) -> Counter[int]:
+    """How often each status came."""
+    statuses: Counter[int] = Counter()
+    operation = next(iter(schema[path].values()))
+
+    @settings(
+        max_examples=NUM_EXAMPLES,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def send(case: Case) -> None:
+        response = case.call(base_url=url, timeout=PATIENCE)
+        check(response)
+        statuses[response.status_code] += 1
+
+    send()
+    return statuses
+
+
+def assert_it_still_answers(url: str) -> None:
+    assert httpx2.get(f"{url}/health").json()["running"] == 0
+    good = {"model": "echo", "prompt": "still here", "max_tokens": 30}
+    answer = httpx2.post(f"{url}/v1/completions", json=good, timeout=PATIENCE)
+    assert answer.json()["choices"][0]["text"] == "still here"
+
+
+def check(response: Response) -> None:
+    """No 5xx; an error is in the one shape, small, and tells nothing of the inside."""
+    assert response.status_code < 500, response.text
+    if response.status_code >= 400:
+        assert len(response.content) < LARGEST_ERROR
+        error = response.json()["error"]
+        assert set(error) == {"message", "type", "param", "code"}
+        for leak in ("Traceback", "pydantic", "/site-packages", " object at 0x"):
+            assert leak not in error["message"]
+
+
+@pytest.mark.parametrize("path", BODIES)
+def test_right_bodies_are_answered(url: str, path: str) -> None:
+    statuses = send_many(url, path, mode=GenerationMode.POSITIVE, schema=NARROW_SCHEMA)
+    assert statuses[200]
+    assert_it_still_answers(url)
+
+
+@pytest.mark.parametrize("schema", [NARROW_SCHEMA, WIDE_SCHEMA], ids=["nearly right", "far off"])
+@pytest.mark.parametrize("path", BODIES)
+def test_wrong_bodies_are_refused(url: str, path: str, schema: OpenApiSchema) -> None:
+    send_many(url, path, mode=GenerationMode.NEGATIVE, schema=schema)
+    assert_it_still_answers(url)
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/models/{id}", "/health", "/live", "/metrics"])
+def test_no_question_breaks_the_server(url: str, path: str) -> None:
+    send_many(url, path, mode=GenerationMode.POSITIVE, schema=WIDE_SCHEMA)
+    assert httpx2.get(f"{url}/live").status_code == 200

@@ -1,0 +1,100 @@
+"""Latencies and percentiles against numbers worked out by hand."""
+
+import pytest
+
+from myserve_ui.bench.records import Outcome, RequestRecord, spread_tokens
+from myserve_ui.bench.summary import Limits, is_good, nearest_rank, percentiles_ms, summarise
+
+
+def record(index=0, *, sent=10.0, chunks=(11.0, 11.5, 12.0), end=12.0, outcome=Outcome.COMPLETED, tokens=3, **fields):
+    first = chunks[0] if chunks else None
+    return RequestRecord(
+        index,
+        fields.pop("arrival", sent),
+        sent,
+        outcome,
+        end,
+        first_token=first,
+        prompt_tokens=20,
+        output_tokens=tokens,
+        chunk_times=chunks,
+        **fields,
+    )
+
+
+def test_latencies_by_hand():
+    one = record(arrival=9.0)
+    assert (one.ttft, one.e2e, one.e2e_from_arrival, one.tpot) == (1.0, 2.0, 3.0, 0.5)
+    assert one.inter_token_latencies == [0.5, 0.5]
+
+
+def test_a_single_token_has_neither_tpot_nor_gaps():
+    one = record(chunks=(11.0,), tokens=1)
+    assert (one.tpot, one.inter_token_latencies) == (None, [])
+
+
+def test_chunks_of_four_tokens_give_as_many_gaps_as_tokens():
+    ones = record(chunks=tuple(10 + 0.1 * i for i in range(13)), tokens=13)
+    fours = record(chunks=(10.0, 10.4, 10.8, 11.2), tokens=13)
+    assert len(fours.inter_token_latencies) == len(ones.inter_token_latencies) == 12
+    assert fours.inter_token_latencies == pytest.approx(ones.inter_token_latencies)
+
+
+def test_spreading_keeps_the_total():
+    gaps = spread_tokens([1.0, 2.0, 3.0], 10)
+    assert len(gaps) == 10
+    assert sum(gaps) == pytest.approx(6.0)
+    assert spread_tokens([1.0, 2.0, 3.0], 2) == [1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    ("values", "percent", "expected"),
+    [
+        ([5], 50, 5),
+        ([1, 2, 3, 4], 50, 2),
+        ([1, 2, 3, 4], 75, 3),
+        ([1, 2, 3, 4], 76, 4),
+        (range(1, 101), 99, 99),
+        (range(1, 101), 95, 95),
+    ],
+)
+def test_nearest_rank(values, percent, expected):
+    assert nearest_rank(list(values), percent) == expected
+
+
+def test_percentiles_rise_and_say_how_many():
+    numbers = percentiles_ms([0.3, 0.1, 0.2])
+    assert numbers["p50"] <= numbers["p90"] <= numbers["p95"] <= numbers["p99"] == pytest.approx(300)
+    assert (numbers["n"], numbers["p99_is_rough"]) == (3, True)
+    assert percentiles_ms([]) is None
+
+
+def test_a_row_counts_failures_apart():
+    records = [
+        record(0),
+        record(1, sent=10.5, chunks=(12.5, 13.0), end=14.0, tokens=5),
+        record(2, sent=10.0, chunks=(), end=99.0, outcome=Outcome.FAILED, tokens=0, error="HTTP 500: boom"),
+        record(3, sent=10.0, chunks=(), end=10.1, outcome=Outcome.REJECTED, tokens=0, error="HTTP 429: full"),
+        record(4, sent=10.0, chunks=(), end=10.1, outcome=Outcome.CANCELLED, tokens=0),
+    ]
+    row = summarise(records, Limits(ttft=1.5, tpot=None))
+    assert [row[name] for name in ("requests", "completed", "failed", "rejected", "cancelled")] == [5, 2, 1, 1, 1]
+    assert row["seconds"] == 89.0
+    assert row["output_throughput"] == pytest.approx(8 / 89)
+    assert row["total_throughput"] == pytest.approx(48 / 89)
+    assert row["goodput"] == pytest.approx(1 / 89)
+    assert row["ttft_ms"]["n"] == 2
+    assert row["errors"] == {"HTTP 500: boom": 1, "HTTP 429: full": 1}
+
+
+def test_goodput_asks_for_every_limit():
+    assert is_good(record(), Limits(ttft=1.0, tpot=0.5, e2e=2.0))
+    assert not is_good(record(), Limits(ttft=0.9, tpot=None))
+    assert not is_good(record(), Limits(ttft=None, tpot=0.4))
+    assert is_good(record(chunks=(10.1,), tokens=1), Limits(ttft=0.5, tpot=0.0))
+
+
+def test_nothing_completed_is_a_row_too():
+    row = summarise([record(chunks=(), outcome=Outcome.FAILED, tokens=0, error="x")])
+    assert (row["completed"], row["ttft_ms"], row["output_throughput"]) == (0, None, 0)
+    assert summarise([])["seconds"] == 0

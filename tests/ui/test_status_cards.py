@@ -1,0 +1,41 @@
+"""What the Status page says, and that nothing a client wrote is taken for HTML."""
+
+from dataclasses import replace
+
+from myserve_ui.core.model_info import EngineStatus, LoadState, ModelInfo, ResponseCacheStatus, ServiceStatus
+from myserve_ui.ui.status_cards import status_html
+
+MODEL = ModelInfo(
+    "m", "m", "full", LoadState.READY, dtype="float32", device="cpu", context_length=8192, num_parameters=1000,
+    weight_bytes=4 * 2**20, kv_bytes_per_token=1024,
+)  # fmt: skip
+ENGINE = EngineStatus("m", True, False, 2, 3, 512, 2048, 100, 25, 1000, 2000, 50)
+STATUS = ServiceStatus(True, None, None, "1.2.3", "m", 3725.0, (MODEL,), (ENGINE,), ResponseCacheStatus(2, 2**20, 1, 3))
+
+
+def test_every_number_of_a_running_engine_is_there():
+    html = status_html(STATUS)
+    for text in (
+        "version 1.2.3", "1 h 2 min", "2 running, 3 waiting", "512 of 2,048 tokens (25%)",
+        "0.5 MiB in use", "25 of 100 (25%)",
+        "1,000 read, 2,000 written", "float32 on cpu", "1 of 4 (25%)",
+    ):  # fmt: skip
+        assert text in html
+
+
+def test_a_model_that_is_not_loaded_says_why():
+    unloaded = ModelInfo("m:nf4", "m", "nf4", LoadState.UNAVAILABLE, reason="not possible here, because of <it>")
+    html = status_html(replace(STATUS, models=(MODEL, unloaded)))
+    assert "not possible here, because of &lt;it&gt;" in html
+
+
+def test_problems_are_shown():
+    html = status_html(
+        replace(STATUS, ready=False, reason="stalled", engines=(replace(ENGINE, stalled=True, last_error="<b>x</b>"),))
+    )
+    assert "has work but finishes no step" in html
+    assert "&lt;b&gt;x&lt;/b&gt;" in html
+
+
+def test_nothing_looked_up_is_no_division_by_zero():
+    assert "nothing looked up yet" in status_html(replace(STATUS, response_cache=ResponseCacheStatus()))
