@@ -6,9 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from myserve_ui.api.protocol import ChatMessage
-from myserve_ui.api.sampling_fields import WireModel, as_list
+from myserve_ui.api.chat_message import ChatMessage
+from myserve_ui.api.sampling_fields import as_list
 from myserve_ui.api.validation import refusal
+from myserve_ui.api.wire_model import WireModel
 from myserve_ui.core.requests import ChatRequest, Message
 from myserve_ui.core.sampling_params import MAX_STOP_STRINGS, SamplingParams
 from myserve_ui.evaluation.comparisons import MAX_ANSWER_TOKENS

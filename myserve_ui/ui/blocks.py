@@ -21,6 +21,7 @@ from myserve_ui.ui.files_panel import FilesPanel
 from myserve_ui.ui.formatting import header_badges, model_choices
 from myserve_ui.ui.model_panel import ModelPanel
 from myserve_ui.ui.opening import Opening
+from myserve_ui.ui.status_tab import draw_status_tab
 from myserve_ui.ui.theme import make_theme
 
 App = TypeVar("App")
@@ -108,12 +109,14 @@ def _draw_page(page: gr.Blocks, service: ChatService, comparisons: Comparisons, 
             header = gr.HTML(header_badges(model), elem_id="model-line", padding=False)
             new_chat = gr.Button("New chat", size="sm", elem_id="new-chat", scale=0, min_width=92)
         with gr.Tabs(elem_id="tabs"):
-            with gr.Tab("Chat", elem_id="chat-tab"):
+            with gr.Tab("Chat", elem_id="chat-tab") as chat_page:
                 parts = _draw_chat(controls, store)
                 with gr.Accordion("Use it from code", open=False, elem_id="code"):
                     scripts = gr.Markdown(elem_id="scripts")
-            with gr.Tab("Compare", elem_id="compare-tab"):
+            with gr.Tab("Compare", elem_id="compare-tab") as compare_page:
                 CompareTab(comparisons).draw()
+            with gr.Tab("Status", elem_id="status-tab") as status_page:
+                draw_status_tab(status_page, service, [chat_page, compare_page])
     with files:
         FilesPanel(parts).draw()
     tab = ChatTab(service, parts)
