@@ -39,9 +39,12 @@ def load_with_tools(entry: CatalogEntry, _on_progress: object = None) -> LoadedM
     """The tiny llama with the template that the entry is named after; "toolless" has ChatML."""
     template = TEMPLATES[entry.key]
     hf_tokenizer = build_tiny_tokenizer(**({"chat_template": template} if template else {}))
+    tokenizer = HuggingFaceTokenizer(hf_tokenizer, vocab_size=VOCAB_SIZE)
+    loaded = build_tiny_loaded_model("llama")
     return replace(
-        build_tiny_loaded_model("llama"),
-        tokenizer=HuggingFaceTokenizer(hf_tokenizer, vocab_size=VOCAB_SIZE),
+        loaded,
+        info=replace(loaded.info, takes_tools=tokenizer.takes_tools),
+        tokenizer=tokenizer,
         eos_token_ids=frozenset({hf_tokenizer.eos_token_id}),
         bos_token_id=None,
     )

@@ -61,6 +61,7 @@ def model_json(model: ModelInfo) -> JsonObject:
         "bits_per_parameter": model.bits_per_parameter,
         "kv_bytes_per_token": model.kv_bytes_per_token,
         "has_chat_template": model.has_chat_template,
+        "takes_tools": model.takes_tools,
         "note": model.note,
     }
 

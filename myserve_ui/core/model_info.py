@@ -35,6 +35,8 @@ class ModelInfo:
     """Every parameter, buffer and quantisation state; tied tensors once."""
     kv_bytes_per_token: int | None = None
     has_chat_template: bool | None = None
+    takes_tools: bool | None = None
+    """Whether its chats may offer functions to call."""
     note: str | None = None
     """A sentence a user should know, such as where the weights come from."""
     created: int = 0

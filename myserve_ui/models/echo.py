@@ -25,6 +25,7 @@ def echo_model() -> LoadedModel:
         weight_bytes=0,
         kv_bytes_per_token=0,
         has_chat_template=tokenizer.has_chat_template,
+        takes_tools=False,
         note="No model is loaded: answers repeat the prompt, to try the wiring.",
         created=int(time.time()),
     )

@@ -133,6 +133,7 @@ def _describe(
     context_length = find_context_length(entry.source.name, model.config, tokenizer, limit=options.max_model_len)
     weights = measure_weights(model)
     device = model.get_input_embeddings().weight.device
+    served_tokenizer = HuggingFaceTokenizer(tokenizer, vocab_size=vocab_size)
     info = replace(
         entry.info(),
         state=LoadState.READY,
@@ -142,12 +143,13 @@ def _describe(
         num_parameters=weights.num_parameters,
         weight_bytes=weights.weight_bytes,
         kv_bytes_per_token=count_kv_bytes_per_token(model.config, dtype),
-        has_chat_template=bool(tokenizer.chat_template),
+        has_chat_template=served_tokenizer.has_chat_template,
+        takes_tools=served_tokenizer.takes_tools,
     )
     return LoadedModel(
         info=info,
         module=model,
-        tokenizer=HuggingFaceTokenizer(tokenizer, vocab_size=vocab_size),
+        tokenizer=served_tokenizer,
         eos_token_ids=find_end_tokens(model, tokenizer),
         context_length=context_length,
         bos_token_id=tokenizer.bos_token_id,

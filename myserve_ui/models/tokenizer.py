@@ -67,6 +67,11 @@ class HuggingFaceTokenizer:
             self._token_bytes = read_token_bytes(self._special_as_ids, self.vocab_size)
         return self._token_bytes
 
+    @property
+    def takes_tools(self) -> bool:
+        """Whether the model has a tool_format."""
+        return isinstance(self._tool_support, ToolFormat)
+
     def tool_format(self) -> ToolFormat:
         """How the model writes calls; see core."""
         if isinstance(self._tool_support, str):

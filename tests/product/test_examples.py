@@ -19,6 +19,8 @@ SAYS = {
     "stream.py": r"\d+ tokens in all\n1\. '.+\n2\. '.+\n3\. '.+",
     "logprobs.py": r"' Paris' +\d+\.\d%   of ' Paris' ",
     "scoring.py": r"perplexity +[\d.]+   The capital of France is Paris\.\nperplexity +[\d.]+   .*Banana\.",
+    "structured_output.py": r"city: .+\n +country: .+\nis_capital: (True|False)\n +continent: \w+",
+    "tools.py": r"SmolLM2-135M-Instruct was not trained to call functions\. .*MODEL=Qwen/",
     "gradio_chat.py": r"Paris",
     "curl.sh": r'"status":"ok"[\s\S]*Paris[\s\S]*data: \[DONE\][\s\S]*"count":\d+[\s\S]*vllm:request_success_total',
 }
