@@ -26,15 +26,27 @@
     clipboard.writeText = (text) => write(clean(text));
   };
 
+  const STOP_BUTTONS = "#box .stop-button, #compare-stop, #fidelity-stop, #branch-stop";
+
   const stopOnEscape = (event) => {
     if (event.key !== "Escape" || event.isComposing) return;
-    document.querySelector("#box .stop-button")?.click();
+    [...document.querySelectorAll(STOP_BUTTONS)].find((button) => button.offsetParent)?.click();
   };
 
   const openSettings = () => {
     const toggle = document.querySelector("#sidebar .toggle-button");
     if (!toggle) return setTimeout(openSettings, 50);
     if (window.innerWidth >= WIDE) toggle.click();
+  };
+
+  // The settings are the chat's: another tab puts them away, and the chat takes them out again.
+  const followTabs = (event) => {
+    const name = event.target.closest?.("#tabs > .tab-wrapper [role=tab]")?.textContent.trim().toLowerCase();
+    if (!name || name === document.body.dataset.tab) return;
+    document.body.dataset.tab = name;
+    const sidebar = document.querySelector("#sidebar");
+    const isOpen = sidebar?.classList.contains("open");
+    if (window.innerWidth >= WIDE && isOpen !== (name === "chat")) sidebar.querySelector(".toggle-button").click();
   };
 
   const download = (file) => {
@@ -47,6 +59,7 @@
 
   window.myserve = { download };
   document.addEventListener("keydown", stopOnEscape);
+  document.addEventListener("click", followTabs);
   const start = () => { watchChat(); copyAsWritten(); openSettings(); };
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);
   else start();
