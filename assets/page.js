@@ -39,14 +39,9 @@
     if (window.innerWidth >= WIDE) toggle.click();
   };
 
-  // The settings are the chat's: another tab puts them away, and the chat takes them out again.
-  const followTabs = (event) => {
-    const name = event.target.closest?.("#tabs > .tab-wrapper [role=tab]")?.textContent.trim().toLowerCase();
-    if (!name || name === document.body.dataset.tab) return;
-    document.body.dataset.tab = name;
-    const sidebar = document.querySelector("#sidebar");
-    const isOpen = sidebar?.classList.contains("open");
-    if (window.innerWidth >= WIDE && isOpen !== (name === "chat")) sidebar.querySelector(".toggle-button").click();
+  const followTabs = (event) => { // the style sheets put away what belongs to another tab
+    const tab = event.target.closest?.("#tabs > .tab-wrapper [role=tab]");
+    if (tab) document.body.dataset.tab = tab.textContent.trim().toLowerCase();
   };
 
   const download = (file) => {
