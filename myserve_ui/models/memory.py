@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from transformers import PretrainedConfig
+from transformers import PretrainedConfig, PreTrainedModel
 
 from myserve_ui.core.memory_report import MemoryReport, WeightGroup
 from myserve_ui.models.int4_linear import Int4Linear
@@ -35,9 +35,9 @@ def measure_memory(module: torch.nn.Module) -> MemoryReport:
     for part in _parts(module):
         parts.setdefault(_identity(part.weight), part)
         names.setdefault(_identity(part.weight), []).append(part.name)
+    tied = tuple(tuple(shared) for shared in names.values() if len(shared) > 1)
     return MemoryReport(
-        groups=_grouped(_without_shared_states(parts.values())),
-        tied=tuple(tuple(shared) for shared in names.values() if len(shared) > 1),
+        groups=_grouped(_without_shared_states(parts.values())), tied=tied, lookup=_find_lookup(module, tied)
     )
 
 
@@ -51,6 +51,15 @@ def count_kv_bytes_per_token(config: PretrainedConfig, dtype: torch.dtype) -> in
     kv_heads = getattr(text, "num_key_value_heads", None) or heads
     head_dim = getattr(text, "head_dim", None) or text.hidden_size // heads
     return int(2 * layers * kv_heads * head_dim * dtype.itemsize)
+
+
+def _find_lookup(module: torch.nn.Module, tied: tuple[tuple[str, ...], ...]) -> str | None:
+    """The input embedding of a transformers model, unless it is tied to the head."""
+    if not isinstance(module, PreTrainedModel):
+        return None
+    embedding = module.get_input_embeddings()
+    name = next(f"{name}.weight" for name, part in module.named_modules() if part is embedding)
+    return None if any(name in shared for shared in tied) else name
 
 
 def _without_shared_states(parts: Iterable[_Part]) -> Iterator[_Part]:

@@ -87,6 +87,13 @@ def test_layers_of_one_name_are_one_group():
     assert report.kept == report.groups
 
 
+def test_an_embedding_that_is_not_the_head_is_known_as_a_lookup():
+    untied, tied = build_tiny_model("llama"), build_tiny_model("llama")
+    tied.lm_head.weight = tied.model.embed_tokens.weight
+    assert measure_memory(untied).lookup == "model.embed_tokens.weight"
+    assert measure_memory(tied).lookup is None
+
+
 def test_half_precision_halves_the_parameters_bytes():
     full, half = (measure_memory(build_tiny_model("gpt2", dtype=dtype)) for dtype in (torch.float32, torch.float16))
     assert full.num_parameters == half.num_parameters
