@@ -45,12 +45,16 @@ def run_app(settings: Settings, *, announce: Callable[[str], None], complain: Ca
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host.strip("[]"), port), family=family)
+        listener = socket.create_server((host.strip("[]"), port), family=family)
     except OSError as error:
         reason = error.strerror or "the name is not known"
         raise SettingsError(
             f"Cannot listen on {host}, port {port}: {reason}. Choose others with --host, --port."
         ) from None
+    # Connections inherit it. asyncio sets it only for sockets that were made with the protocol's number; without it
+    # every small piece waits for the client's delayed acknowledgement, 40 ms.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
 
 
 def _address(listener: socket.socket) -> str:

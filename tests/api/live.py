@@ -24,6 +24,7 @@ async def serve_door(service: ChatService, *, send_buffer: int | None = None) ->
     app = FastAPI(openapi_url=None, redirect_slashes=False)
     add_api(app, service, Settings(), is_browser_path=lambda path: path == "/")
     listener = socket.create_server(("127.0.0.1", 0))
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as the app itself listens
     if send_buffer is not None:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=1))
