@@ -23,7 +23,7 @@ def run_app(settings: Settings, *, announce: Callable[[str], None], complain: Ca
     `announce` gets the address once the default model is ready, `complain` the reason if it cannot be loaded.
     """
     set_up_logging(settings.log_level)
-    listener = _listen(settings.host, settings.port)
+    listener = listen(settings.host, settings.port)
     app = create_app(settings)
     server = AppServer(
         uvicorn.Config(
@@ -42,19 +42,22 @@ def run_app(settings: Settings, *, announce: Callable[[str], None], complain: Ca
     return server.exit_code
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes a free one. Raises SettingsError if it cannot be had."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # Named as TCP, so that asyncio sends small writes at once: otherwise each waits for the last one's receipt, 40 ms.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener = socket.create_server((host.strip("[]"), port), family=family)
+        listener.bind((host.strip("[]"), port))
+        listener.listen()
+        return listener
     except OSError as error:
+        listener.close()
         reason = error.strerror or "the name is not known"
         raise SettingsError(
             f"Cannot listen on {host}, port {port}: {reason}. Choose others with --host, --port."
         ) from None
-    # Connections inherit it. asyncio sets it only for sockets that were made with the protocol's number; without it
-    # every small piece waits for the client's delayed acknowledgement, 40 ms.
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listener
 
 
 def _address(listener: socket.socket) -> str:
