@@ -26,15 +26,22 @@
     clipboard.writeText = (text) => write(clean(text));
   };
 
+  const STOP_BUTTONS = "#box .stop-button, #compare-stop, #fidelity-stop, #branch-stop";
+
   const stopOnEscape = (event) => {
     if (event.key !== "Escape" || event.isComposing) return;
-    document.querySelector("#box .stop-button")?.click();
+    [...document.querySelectorAll(STOP_BUTTONS)].find((button) => button.offsetParent)?.click();
   };
 
   const openSettings = () => {
     const toggle = document.querySelector("#sidebar .toggle-button");
     if (!toggle) return setTimeout(openSettings, 50);
     if (window.innerWidth >= WIDE) toggle.click();
+  };
+
+  const followTabs = (event) => { // the style sheets put away what belongs to another tab
+    const tab = event.target.closest?.("#tabs > .tab-wrapper [role=tab]");
+    if (tab) document.body.dataset.tab = tab.textContent.trim().toLowerCase();
   };
 
   const download = (file) => {
@@ -47,6 +54,7 @@
 
   window.myserve = { download };
   document.addEventListener("keydown", stopOnEscape);
+  document.addEventListener("click", followTabs);
   const start = () => { watchChat(); copyAsWritten(); openSettings(); };
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);
   else start();

@@ -61,7 +61,7 @@ class Settings(BaseModel):
         min_length=1,
         description="model to serve: the default's name, a hub id, a folder or a .gguf file",
     )
-    precision: Literal["full", "nf4"] = Field(
+    precision: Literal["full", "nf4", "int8", "int4"] = Field(
         "full", description="precision that is loaded at start; the others load when asked for"
     )
     dtype: Literal["auto", "bf16", "fp16", "fp32"] = Field(

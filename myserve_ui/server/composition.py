@@ -12,7 +12,7 @@ from gradio.routes import INTERNAL_ROUTES
 
 from myserve_ui.api.door import add_api
 from myserve_ui.errors import ModelLoadError
-from myserve_ui.server.service_builder import build_service
+from myserve_ui.server.service_builder import build_services
 from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.settings import Settings
 from myserve_ui.ui.blocks import mount_ui
@@ -40,11 +40,12 @@ def create_app(settings: Settings) -> FastAPI:
 
     The browser app is mounted last: at "/" it takes every path that is not taken before.
     """
-    service = build_service(settings)
+    services = build_services(settings)
+    service = services.chat
     app = FastAPI(lifespan=_life_span(service), openapi_url=None, redirect_slashes=False)
     app.state.service = service
-    add_api(app, service, settings, is_browser_path=is_browser_path)
-    return mount_ui(app, service, settings)
+    add_api(app, service, settings, comparisons=services.comparisons, is_browser_path=is_browser_path)
+    return mount_ui(app, service, settings, comparisons=services.comparisons)
 
 
 def is_browser_path(path: str) -> bool:

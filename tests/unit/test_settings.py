@@ -118,7 +118,7 @@ def test_an_option_is_never_guessed_from_its_beginning():
         ("MYSERVE_KV_CACHE_GIB", "inf", "a number above 0"),
         ("MYSERVE_SHUTDOWN_GRACE", "nan", "a number of at least 0"),
         ("MYSERVE_MAX_BODY_MIB", "2000", "a number above 0 and at most 1024"),
-        ("MYSERVE_PRECISION", "int8", "one of full, nf4"),
+        ("MYSERVE_PRECISION", "int2", "one of full, nf4, int8, int4"),
         ("MYSERVE_DEBUG", "maybe", "true or false"),
         ("MYSERVE_DEVICE", "gpu", "like auto, cpu, cuda, cuda:1 or mps"),
         ("MYSERVE_ALLOWED_ORIGINS", "https://a.example/", "like https://example.org, http://localhost:3000 or *"),
