@@ -12,7 +12,7 @@ import uvicorn
 
 from myserve_ui.errors import SettingsError
 from myserve_ui.server.app_server import AppServer
-from myserve_ui.server.launch import _listen
+from myserve_ui.server.launch import listen
 
 
 @dataclass
@@ -69,7 +69,7 @@ async def test_a_signal_says_what_is_still_to_do_and_how_to_end_at_once(
 @pytest.mark.parametrize("host", ["192.0.2.1", "no such host"])
 def test_an_address_of_another_machine_is_refused_in_our_own_words(host: str) -> None:
     with pytest.raises(SettingsError) as caught:
-        _listen(host, 0)
+        listen(host, 0)
     assert caught.value.message == (
         f"{host} is no address of this machine: choose one with --host or MYSERVE_HOST, such as 127.0.0.1."
     )
