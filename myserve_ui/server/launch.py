@@ -67,10 +67,9 @@ def _why_not(error: OSError, host: str, port: int) -> str:
         return f"Port {port} on {host} is in use: choose another one with --port or MYSERVE_PORT; 0 takes a free one."
     if error.errno in (errno.EACCES, errno.EPERM):
         return f"Port {port} may not be opened by this user: choose one above 1023 with --port or MYSERVE_PORT."
-    if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
+    if error.errno is None or error.errno < 0 or error.errno == errno.EADDRNOTAVAIL:  # below 0: names, not sockets
         return f"{host} is no address of this machine: choose one with --host or MYSERVE_HOST, such as 127.0.0.1."
-    reason = os.strerror(error.errno) if error.errno else str(error)
-    return f"Cannot listen on {host}, port {port} ({reason}): choose others with --host and --port."
+    return f"Cannot listen on {host}, port {port} ({os.strerror(error.errno)}): choose others with --host and --port."
 
 
 def _address(listener: socket.socket) -> str:
