@@ -1,4 +1,4 @@
-"""/v1/compare and /v1/fidelity over real engines: their answers, what they refuse, and that leaving ends the work."""
+"""The routes of comparisons and fidelity over real engines: what they answer and refuse; leaving ends the work."""
 
 from __future__ import annotations
 
