@@ -55,6 +55,12 @@ def measure(page: Page, text: str) -> None:
     page.click("#fidelity-start")
 
 
+def choose_file(page: Page, button: str, path: Path) -> None:
+    with page.expect_file_chooser() as chooser:
+        page.click(button)
+    chooser.value.set_files(path)
+
+
 def test_two_answers_end_in_a_verdict_with_the_split_marked_on_both_sides(visit: Callable[..., Visit]) -> None:
     opened = visit()
     page = opened.page
@@ -138,7 +144,7 @@ def test_a_report_is_measured_saved_and_opened_again(visit: Callable[..., Visit]
     saved.value.save_as(tmp_path / "report.json")
     page.reload()
     open_part(page, "Fidelity report")
-    page.set_input_files("#fidelity-open input", tmp_path / "report.json")
+    choose_file(page, "#fidelity-open", tmp_path / "report.json")
     expect(page.locator(".report .lead")).to_have_text(headline)
     assert (opened.strangers, opened.complaints) == ([], [])
 
@@ -149,10 +155,10 @@ def test_files_that_cannot_be_used_are_told_and_nothing_is_lost(visit: Callable[
     expect(page.locator("#fidelity-progress")).to_contain_text("The text is empty")
     page.fill("#fidelity-text textarea", "kept")
     (tmp_path / "broken.json").write_text("{")
-    page.set_input_files("#fidelity-open input", tmp_path / "broken.json")
+    choose_file(page, "#fidelity-open", tmp_path / "broken.json")
     expect(page.locator("#fidelity-progress")).to_contain_text("The file is not JSON")
     (tmp_path / "latin.txt").write_bytes("Überfall".encode("latin-1"))
-    page.set_input_files("#fidelity-upload input", tmp_path / "latin.txt")
+    choose_file(page, "#fidelity-upload", tmp_path / "latin.txt")
     expect(page.locator("#fidelity-progress")).to_contain_text("not UTF-8")
     assert page.input_value("#fidelity-text textarea") == "kept"
 
