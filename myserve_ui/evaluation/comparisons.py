@@ -7,6 +7,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
+
 from myserve_ui.core.memory_report import MemoryReport
 from myserve_ui.core.model_info import ModelInfo
 from myserve_ui.core.sampling_params import SamplingDefaults
@@ -32,6 +34,17 @@ class ComparisonStep:
     document: dict[str, Any] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """What a loaded model's weights take, and where it computes."""
+
+    weights: MemoryReport | None
+    """None for a model that was not loaded from files."""
+    device: torch.device
+    dtype: torch.dtype
+    """Of activations."""
+
+
 class Comparisons:
     """Side-by-side answers and reports, by the names that people use: a catalog's key or a bare precision."""
 
@@ -50,10 +63,12 @@ class Comparisons:
         names = find_pair(self.models(), base, candidate)
         return self.chat.model(names[0]).id, self.chat.model(names[1]).id
 
-    def weights(self, name: str) -> MemoryReport | None:
-        """What the weights of `name` take, tensor by tensor; None while it is not loaded, or if it cannot be told."""
-        loaded = {engine.info.id: engine.loaded for engine in self._pool.engines()}
-        return loaded[name].memory if name in loaded else None
+    def footprint(self, name: str) -> Footprint | None:
+        """What the model of key `name` takes, and where; None while it is not loaded."""
+        for engine in self._pool.engines():
+            if engine.info.id == name:
+                return Footprint(engine.loaded.memory, engine.loaded.device, engine.loaded.dtype)
+        return None
 
     async def compare(self, request: CompareRequest, *, evidence: bool = True) -> AsyncGenerator[ComparisonStep, None]:
         """Steps of a comparison; the last one carries the document.
@@ -77,7 +92,7 @@ class Comparisons:
             except MyServeError as error:
                 reason = error.message
         infos = {side: self.chat.model(update.answers[side].model) for side in Side}
-        memory = {side.value: memory_of(infos[side], self.weights(infos[side].id)) for side in Side}
+        memory = {side.value: memory_of(info, self._weights(info)) for side, info in infos.items()}
         document = comparison_document(request, update, infos, memory=memory)
         yield ComparisonStep(update, document=document | {"evidence": findings, "no_evidence_because": reason})
 
@@ -96,6 +111,10 @@ class Comparisons:
             async for step in steps:
                 found = step.document
                 yield step if found is None else replace(step, document=perplexity_document(found))
+
+    def _weights(self, info: ModelInfo) -> MemoryReport | None:
+        footprint = self.footprint(info.id)
+        return footprint.weights if footprint else None
 
     def _settled(self, request: CompareRequest) -> CompareRequest:
         """`request` with keys for names, one seed for both, and a length that evidence can be given for."""

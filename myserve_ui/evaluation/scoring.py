@@ -11,22 +11,24 @@ from myserve_ui.evaluation.token_scores import TokenScores, score_tokens
 from myserve_ui.serving.engine_pool import RunningEngine
 from myserve_ui.serving.prompt_scoring import score_prompt
 
+COMPANION_TOKENS = 37
+"""Shifts every border between the chunks of a prompt; no power of two, on which kernels are at their best."""
 
-async def collect_logits(engine: RunningEngine, token_ids: Sequence[int], *, first_scored: int = 1) -> torch.Tensor:
+
+async def collect_logits(
+    engine: RunningEngine, token_ids: Sequence[int], *, first_scored: int = 1, companion: Sequence[int] = ()
+) -> torch.Tensor:
     """Logits [len(token_ids) - first_scored, vocab] that lead up to each token from `first_scored` on.
 
-    They come through the engine's own batches, beside the requests of users.
+    They come through the engine's own batches, beside the requests of users and a `companion`, if there is one.
     """
     parts: list[torch.Tensor] = []
-    await score_prompt(engine, token_ids, parts.append, first_scored=first_scored)
+    await score_prompt(engine, token_ids, parts.append, first_scored=first_scored, companion=companion)
     return torch.cat(parts)
 
 
 async def measure_noise(engine: RunningEngine, token_ids: Sequence[int], *, first_scored: int = 1) -> TokenScores:
     """The engine against itself, alone and in a batch of another shape: what rounding alone changes."""
     alone = await collect_logits(engine, token_ids, first_scored=first_scored)
-    twice = await asyncio.gather(
-        collect_logits(engine, token_ids, first_scored=first_scored),
-        collect_logits(engine, token_ids, first_scored=first_scored),
-    )
-    return await asyncio.to_thread(score_tokens, alone, twice[1], token_ids[first_scored:])
+    beside = await collect_logits(engine, token_ids, first_scored=first_scored, companion=token_ids[:COMPANION_TOKENS])
+    return await asyncio.to_thread(score_tokens, alone, beside, token_ids[first_scored:])

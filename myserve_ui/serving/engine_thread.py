@@ -35,7 +35,8 @@ ENGINE_DIED = "The engine of this model has stopped and cannot answer; restart t
 
 @dataclass(frozen=True, slots=True)
 class _Add:
-    request: EngineRequest
+    requests: tuple[EngineRequest, ...]
+    """They enter between the same two steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,9 @@ class EngineThread:
         self._refuse_when_full(len(requests))
         if not self._streams:
             self._last_progress = self._engine.clock()
-        return [self._open(request, open_stream) for request in requests]
+        streams = [self._open(request, open_stream) for request in requests]
+        self._inbox.put(_Add(tuple(requests)))
+        return streams
 
     def _open(self, request: EngineRequest, open_stream: Callable[[RequestOutput], RequestStream]) -> RequestStream:
         stream = open_stream(first_output(request))
@@ -101,7 +104,6 @@ class EngineThread:
         stream.queue_position = self.queue_position
         self._streams[request.request_id] = stream
         self._idle.clear()
-        self._inbox.put(_Add(request))
         return stream
 
     def abort(self, request_id: str) -> None:
@@ -164,7 +166,8 @@ class EngineThread:
             if isinstance(message, _Stop):
                 return False
             if isinstance(message, _Add):
-                self._take_in(message.request)
+                for request in message.requests:
+                    self._take_in(request)
             else:
                 self._engine.abort(message.request_id)
             self.snapshot = self._engine.snapshot()

@@ -4,28 +4,51 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
-from myserve_ui.core.outputs import FinishReason
+from myserve_ui.core.outputs import FinishReason, RequestOutput
 from myserve_ui.core.sampling_params import SamplingDefaults, SamplingParams
 from myserve_ui.engine.engine_request import EngineRequest, OnLogits
 from myserve_ui.errors import GenerationFailedError
 from myserve_ui.serving.engine_pool import RunningEngine
 from myserve_ui.serving.request_checks import check_prompt
 from myserve_ui.serving.request_stream import RequestStream, StreamLimits
+from myserve_ui.serving.stream_group import StreamGroup
 
 TIMEOUT = 3600.0
 
 
 async def score_prompt(
-    engine: RunningEngine, token_ids: Sequence[int], on_logits: OnLogits, *, first_scored: int = 1
+    engine: RunningEngine,
+    token_ids: Sequence[int],
+    on_logits: OnLogits,
+    *,
+    first_scored: int = 1,
+    companion: Sequence[int] = (),
 ) -> None:
     """Give `on_logits` the logits that lead up to each of `token_ids` from `first_scored` on; returns when done.
 
+    A `companion`, a shorter prompt, enters the engine first and shares the first step, for a batch of another shape;
+    nothing is then taken from the prefix cache, so that it is computed in that shape too.
     Raises ContextLengthExceededError, OverloadedError, EngineDeadError, or GenerationFailedError if a step fails.
     Leaving (cancellation) ends the work in the engine.
     """
     check_prompt(len(token_ids), engine.max_model_len + 1, "text")  # nothing is generated, so the last place is free
-    request = EngineRequest(
+    requests = [_request(engine, token_ids, on_logits, first_scored=first_scored)]
+    if companion:
+        requests.insert(0, _request(engine, companion, _ignore, first_scored=len(companion)))
+        requests = [replace(request, cache_prompt=False) for request in requests]
+    async with StreamGroup(engine.thread.submit(requests, partial(_open_stream, engine))) as group:
+        async for _index, output in group.outputs():
+            if output.finish_reason is FinishReason.ERROR:
+                raise GenerationFailedError(output.error or "The engine failed while it scored the text.")
+
+
+def _request(
+    engine: RunningEngine, token_ids: Sequence[int], on_logits: OnLogits, *, first_scored: int
+) -> EngineRequest:
+    return EngineRequest(
         request_id=f"score-{uuid.uuid4().hex}",
         prompt_token_ids=tuple(token_ids),
         params=SamplingParams(temperature=0.0, max_tokens=0).resolve(SamplingDefaults()),
@@ -33,18 +56,17 @@ async def score_prompt(
         on_logits=on_logits,
         first_scored=first_scored,
     )
-    limits = StreamLimits(timeout=TIMEOUT)
-    (stream,) = engine.thread.submit(
-        [request],
-        lambda first: RequestStream(
-            first,
-            model=engine.info,
-            tokenizer=engine.loaded.tokenizer,
-            prompt_token_ids=request.prompt_token_ids,
-            limits=limits,
-        ),
+
+
+def _open_stream(engine: RunningEngine, first: RequestOutput) -> RequestStream:
+    return RequestStream(
+        first,
+        model=engine.info,
+        tokenizer=engine.loaded.tokenizer,
+        prompt_token_ids=(),
+        limits=StreamLimits(timeout=TIMEOUT),
     )
-    async with stream:
-        async for output in stream:
-            if output.finish_reason is FinishReason.ERROR:
-                raise GenerationFailedError(output.error or "The engine failed while it scored the text.")
+
+
+def _ignore(_logits: object) -> None:
+    pass

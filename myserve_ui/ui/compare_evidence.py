@@ -46,7 +46,7 @@ def verdict_sentences(evidence: Mapping[str, Any]) -> tuple[str, str]:
         verdict[0].upper() + verdict[1:],
         f"At token {split['index'] + 1} the base chose {_quoted(split['base_token'])} and the candidate "
         f"{_quoted(split['candidate_token'])}. The base prefers its own choice by {split['margin']:.3g} nats; rounding "
-        f"alone, the base against itself in another batch, moves a log-probability by up to {noise:.1g}.",
+        f"alone, the base against itself in another batch, moves a log-probability by up to {noise:.1g} nats.",
     )
 
 

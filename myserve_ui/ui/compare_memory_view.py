@@ -6,13 +6,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from myserve_ui.bench.roofline import DecodeBound
 from myserve_ui.core.memory_report import MemoryReport, WeightGroup
 from myserve_ui.core.model_info import EngineStatus, ModelInfo
 from myserve_ui.ui.compare_panes import UNKNOWN, model_label
 from myserve_ui.ui.formatting import MIB
 
+CONTEXT = 512
+"""Tokens of the sequence whose decode step is predicted."""
 LENGTHS = (256, 1024, 4096)
 """Lengths of the sequences that are told how many of fit."""
+
+MEASURED_HOW = (
+    "The bound is what the weights and the cache weigh, over the bandwidth measured on this machine just now; weights "
+    "that are expanded first are counted with what is written and read again. Real steps take longer."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +30,8 @@ class MemorySide:
     info: ModelInfo
     weights: MemoryReport | None
     engine: EngineStatus | None
+    bound: DecodeBound | None = None
+    """The least time of a decode step of one sequence, from what the machine was measured to read and multiply."""
 
 
 def memory_view(sides: Sequence[MemorySide]) -> str:
@@ -32,7 +42,7 @@ def memory_view(sides: Sequence[MemorySide]) -> str:
     return (
         '<section class="report" aria-label="Memory">'
         f'<table class="numbers"><thead><tr><td></td>{head}</tr></thead><tbody>{rows}</tbody></table>'
-        f'<div class="columns">{groups}</div></section>'
+        f'<p class="fine">{MEASURED_HOW}</p><div class="columns">{groups}</div></section>'
     )
 
 
@@ -45,6 +55,8 @@ def _totals() -> list[tuple[str, Callable[[MemorySide], str]]]:
         ("Computes in", lambda side: f"{side.info.dtype or UNKNOWN} on {side.info.device or UNKNOWN}"),
         ("Keys and values per token", lambda side: _kib(side.info.kv_bytes_per_token)),
         ("Keys and values in use", lambda side: _kv_in_use(side)),
+        (f"Decode step at {CONTEXT} tokens, lower bound", _bound),
+        ("Tokens per second at most, one sequence", _ceiling),
         *((f"Sequences of {length:,} tokens that fit", _fitting(length)) for length in LENGTHS),
     ]
 
@@ -89,6 +101,17 @@ def _kv_in_use(side: MemorySide) -> str:
 
 def _kv_tokens(engine: EngineStatus) -> tuple[int, int]:
     return engine.kv_tokens_used, engine.kv_tokens_total
+
+
+def _bound(side: MemorySide) -> str:
+    if side.bound is None:
+        return UNKNOWN
+    reason = "memory" if side.bound.is_bound_by_memory else "arithmetic"
+    return f"{1000 * side.bound.seconds:.1f} ms ({reason})"
+
+
+def _ceiling(side: MemorySide) -> str:
+    return f"{side.bound.tokens_per_second:.0f}" if side.bound else UNKNOWN
 
 
 def _fitting(length: int) -> Callable[[MemorySide], str]:

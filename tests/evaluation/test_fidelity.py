@@ -93,6 +93,24 @@ async def test_noise_is_far_below_the_loss(service):
     assert noise.same_top.all()
 
 
+@pytest.mark.parametrize("length", [20, 128, 200])
+async def test_noise_is_measured_in_batches_of_another_shape(service, length):
+    engine = service._pool.engine("llama")
+    runner, shapes = engine.thread._engine.runner, []
+    forward = runner.forward
+
+    def spy(batch):
+        shapes.append([chunk.length for chunk in batch.chunks])
+        return forward(batch)
+
+    runner.forward = spy
+    await measure_noise(engine, [5] * length)
+    border = next(index for index, step in enumerate(shapes) if len(step) == 2)
+    alone, beside = shapes[:border], shapes[border:]
+    assert beside[0][0] == min(37, length)
+    assert [sum(step) for step in alone] != [sum(step) for step in beside]
+
+
 async def test_only_the_tokens_asked_for_are_scored(service):
     engine = service._pool.engine("llama")
     ids = engine.loaded.tokenizer.encode(TEXT)
