@@ -13,9 +13,11 @@
     }
   };
 
-  const watchChat = () => {
+  const watchPage = () => {
     new MutationObserver((changes) => {
       for (const change of changes) for (const node of change.addedNodes) showAsWritten(node);
+      nameButtons();
+      grantStop();
     }).observe(document.body, { childList: true, subtree: true });
   };
 
@@ -26,11 +28,70 @@
     clipboard.writeText = (text) => write(clean(text));
   };
 
-  const STOP_BUTTONS = "#box .stop-button, #compare-stop, #fidelity-stop, #branch-stop";
+  // What the box gains in height the chat gives, so that both stay in the window.
+  const makeRoom = () => {
+    const box = document.querySelector("#box");
+    if (!box) return setTimeout(makeRoom, 50);
+    const lowest = box.offsetHeight;
+    new ResizeObserver(() => {
+      document.body.style.setProperty("--box-growth", `${Math.max(0, box.offsetHeight - lowest)}px`);
+    }).observe(box);
+  };
+
+  // A turn: Gradio can cancel it only once the server has answered, which the server does with a stop button. A stop
+  // that is wanted sooner waits for that; until then the send button looks and works like the stop button.
+  let isAsked = false;
+  let stopWanted = false;
+  const stopButton = () => document.querySelector("#box .stop-button");
+  const sendButton = () => document.querySelector("#box .submit-button");
+
+  const nameButtons = () => {
+    name(stopButton(), "Stop");
+    name(sendButton(), isAsked ? "Stop" : "Send");
+    sendButton()?.classList.toggle("asked", isAsked);
+  };
+
+  const name = (button, words) => {
+    if (!button || button.title === words) return;
+    button.title = words;
+    button.setAttribute("aria-label", words);
+  };
+
+  const grantStop = () => {
+    if (!stopWanted || !stopButton()) return;
+    stopWanted = false;
+    stopButton().click();
+  };
+
+  const stop = () => { stopWanted = true; grantStop(); };
+
+  const asked = (values) => { isAsked = true; nameButtons(); return values; };
+
+  const over = () => { isAsked = stopWanted = false; nameButtons(); };
+
+  const afterStop = async (values) => {
+    if (isAsked || stopButton()) stop();
+    while (isAsked || stopButton()) await new Promise((done) => setTimeout(done, 30));
+    return values;
+  };
+
+  const OTHER_STOPS = "#compare-stop, #fidelity-stop, #branch-stop";
 
   const stopOnEscape = (event) => {
     if (event.key !== "Escape" || event.isComposing) return;
-    [...document.querySelectorAll(STOP_BUTTONS)].find((button) => button.offsetParent)?.click();
+    const other = [...document.querySelectorAll(OTHER_STOPS)].find((button) => button.offsetParent);
+    if (other) other.click(); else stop();
+  };
+
+  // Whatever asks is a key or a button: a stop that was wanted before it is not meant for it.
+  const forgetStop = (event) => {
+    if (!isAsked && (event.key === "Enter" || event.target.closest?.("button"))) stopWanted = false;
+  };
+
+  const stopOnAskedSend = (event) => {
+    if (!isAsked || !event.target.closest?.("#box .submit-button")) return;
+    event.stopPropagation();
+    stop();
   };
 
   const openSettings = () => {
@@ -44,6 +105,29 @@
     if (tab) document.body.dataset.tab = tab.textContent.trim().toLowerCase();
   };
 
+  // All tabs of a browser share the kept chat: each tells the others that it is there.
+  const tellOtherTabs = () => {
+    const tabs = new BroadcastChannel("myserve-chat");
+    const hide = () => document.querySelector("#elsewhere")?.remove();
+    tabs.onmessage = ({ data }) => {
+      if (data === "left") { hide(); return tabs.postMessage("anyone?"); }
+      if (data === "anyone?") tabs.postMessage("here");
+      showElsewhere();
+    };
+    addEventListener("pagehide", () => tabs.postMessage("left"));
+    addEventListener("pageshow", ({ persisted }) => { if (persisted) { hide(); tabs.postMessage("anyone?"); } });
+    tabs.postMessage("anyone?");
+  };
+
+  const showElsewhere = () => {
+    if (document.querySelector("#elsewhere")) return;
+    const notice = document.createElement("p");
+    notice.id = "elsewhere";
+    notice.setAttribute("role", "status");
+    notice.textContent = "This page is open in another tab too. They share one kept chat: the tab that writes last is the one that a reload brings back.";
+    document.body.append(notice);
+  };
+
   const download = (file) => {
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([file.text], { type: file.type }));
@@ -52,10 +136,13 @@
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   };
 
-  window.myserve = { download };
+  window.myserve = { download, asked, over, afterStop };
   document.addEventListener("keydown", stopOnEscape);
   document.addEventListener("click", followTabs);
-  const start = () => { watchChat(); copyAsWritten(); openSettings(); };
+  document.addEventListener("keydown", forgetStop, true);
+  document.addEventListener("click", forgetStop, true);
+  document.addEventListener("click", stopOnAskedSend, true);
+  const start = () => { watchPage(); nameButtons(); copyAsWritten(); openSettings(); makeRoom(); tellOtherTabs(); };
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);
   else start();
 })();

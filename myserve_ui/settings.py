@@ -19,9 +19,9 @@ from myserve_ui.setting_words import (
     ENV_PREFIX,
     default_text,
     expected,
+    hint,
     is_secret,
     metavar,
-    nearest,
     option_name,
     variable_name,
 )
@@ -211,7 +211,7 @@ def _read_environment(environment: Mapping[str, str]) -> dict[str, _Given]:
 def _unknown_variables(environment: Mapping[str, str]) -> list[str]:
     valid = [variable_name(name) for name in Settings.model_fields]
     unknown = [key for key in environment if key.upper().startswith(ENV_PREFIX) and key not in valid]
-    return [f"{key} is not a setting; the nearest is {nearest(key.upper(), valid)}." for key in sorted(unknown)]
+    return [f"{key} is not a setting; {hint(key, valid)}." for key in sorted(unknown)]
 
 
 class _Parser(argparse.ArgumentParser):
@@ -227,7 +227,7 @@ def _read_options(arguments: Sequence[str]) -> tuple[dict[str, _Given], list[str
     unknown = [word.partition("=")[0] for word in rest if word.startswith("-")]
     valid = [option_name(name) for name in Settings.model_fields]
     problems = [f"{option} is empty; leave it out for the default." for option in empty]
-    problems += [f"{option} is not an option; the nearest is {nearest(option, valid)}." for option in unknown]
+    problems += [f"{option} is not an option; {hint(option, valid)}." for option in unknown]
     if rest and not unknown:
         problems.append(f"{rest[0]!r} stands alone; a setting is given as --name value, and --help lists them.")
     return given, problems

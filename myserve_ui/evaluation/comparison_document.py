@@ -8,17 +8,15 @@ from typing import Any
 from myserve_ui.core.model_info import ModelInfo
 from myserve_ui.core.outputs import FinishReason, RequestOutput
 from myserve_ui.evaluation.circumstances import describe_circumstances
-from myserve_ui.evaluation.fidelity import memory_of
 from myserve_ui.evaluation.plain_words import caveats, memory_words, speed_words
 from myserve_ui.serving.compare_service import CompareRequest, CompareUpdate, Side, SideAnswer, Timing
 
 
 def comparison_document(
-    request: CompareRequest, update: CompareUpdate, infos: Mapping[Side, ModelInfo]
+    request: CompareRequest, update: CompareUpdate, infos: Mapping[Side, ModelInfo], *, memory: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The document, but for its evidence; seconds, bytes and ids as everywhere in the code."""
     answers = {side.value: _answer_json(answer) for side, answer in update.answers.items()}
-    memory = {side.value: memory_of(infos[side]) for side in Side}
     params = request.chat.params
     return {
         "kind": "compare",

@@ -7,12 +7,13 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
+from myserve_ui.core.memory_report import MemoryReport
 from myserve_ui.core.model_info import ModelInfo
 from myserve_ui.core.sampling_params import SamplingDefaults
 from myserve_ui.errors import InvalidRequestError, MyServeError
 from myserve_ui.evaluation.comparison_document import comparison_document
 from myserve_ui.evaluation.evidence import AnswerPair
-from myserve_ui.evaluation.fidelity import FidelityProgress, FidelityRequest, FidelityService
+from myserve_ui.evaluation.fidelity import FidelityProgress, FidelityRequest, FidelityService, memory_of
 from myserve_ui.evaluation.model_names import find_model, find_pair
 from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.serving.compare_service import CompareRequest, CompareService, CompareUpdate, Side, with_one_seed
@@ -38,6 +39,7 @@ class Comparisons:
         self.chat = chat
         self._compare = CompareService(chat)
         self._fidelity = FidelityService(pool)
+        self._pool = pool
 
     def models(self) -> tuple[ModelInfo, ...]:
         """Every (model, precision) that can be asked for, the default first."""
@@ -47,6 +49,11 @@ class Comparisons:
         """Keys of both names, full precision and nf4 for empty ones. Raises ModelNotFoundError."""
         names = find_pair(self.models(), base, candidate)
         return self.chat.model(names[0]).id, self.chat.model(names[1]).id
+
+    def weights(self, name: str) -> MemoryReport | None:
+        """What the weights of `name` take, tensor by tensor; None while it is not loaded, or if it cannot be told."""
+        loaded = {engine.info.id: engine.loaded for engine in self._pool.engines()}
+        return loaded[name].memory if name in loaded else None
 
     async def compare(self, request: CompareRequest, *, evidence: bool = True) -> AsyncGenerator[ComparisonStep, None]:
         """Steps of a comparison; the last one carries the document.
@@ -70,7 +77,8 @@ class Comparisons:
             except MyServeError as error:
                 reason = error.message
         infos = {side: self.chat.model(update.answers[side].model) for side in Side}
-        document = comparison_document(request, update, infos)
+        memory = {side.value: memory_of(infos[side], self.weights(infos[side].id)) for side in Side}
+        document = comparison_document(request, update, infos, memory=memory)
         yield ComparisonStep(update, document=document | {"evidence": findings, "no_evidence_because": reason})
 
     async def report(self, request: FidelityRequest) -> AsyncGenerator[FidelityProgress, None]:

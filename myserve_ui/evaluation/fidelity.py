@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from myserve_ui.core.memory_report import MemoryReport
 from myserve_ui.core.model_info import ModelInfo
 from myserve_ui.errors import InvalidRequestError, OverloadedError
 from myserve_ui.evaluation.circumstances import describe_circumstances
@@ -165,7 +166,10 @@ def _document(run: _Run) -> dict[str, Any]:
         "bos": run.token_ids[0] == run.base.loaded.bos_token_id,
         "percentile_method": "nearest rank",
         **summarise(scores),
-        "memory": {"base": memory_of(run.base.info), "candidate": memory_of(run.candidate.info)},
+        "memory": {
+            side: memory_of(engine.info, engine.loaded.memory)
+            for side, engine in (("base", run.base), ("candidate", run.candidate))
+        },
         "speed": {
             "seconds": time.monotonic() - run.started,
             **{side: {"scoring_tokens_per_second": run.tokens_read / spent} for side, spent in run.seconds.items()},
@@ -191,8 +195,12 @@ def summarise(scores: TokenScores) -> dict[str, Any]:
     }
 
 
-def memory_of(info: ModelInfo) -> dict[str, Any]:
-    """What a model's weights and cache take."""
+def memory_of(info: ModelInfo, weights: MemoryReport | None = None) -> dict[str, Any]:
+    """What a model's weights and cache take; `weights` adds what is in how many bits."""
+    detail = {
+        "bits_per_quantized_parameter": weights.bits_per_quantized_parameter if weights else None,
+        "bytes_by_format": weights.bytes_by_format() if weights else None,
+    }
     return {
         "precision": info.precision,
         "dtype": info.dtype,
@@ -201,6 +209,7 @@ def memory_of(info: ModelInfo) -> dict[str, Any]:
         "num_parameters": info.num_parameters,
         "bits_per_parameter": info.bits_per_parameter,
         "kv_bytes_per_token": info.kv_bytes_per_token,
+        **detail,
     }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from myserve_ui.core.model_info import ModelInfo
 
 CPU = "cpu"
-FUSED_DTYPE = "bf16"
+FUSED_DTYPE = "bfloat16"
 """For this one bitsandbytes may have a kernel that leaves the weights packed."""
 FASTER_OR_SLOWER = 1.05
 """Speeds within so much of each other are called the same."""
@@ -19,7 +19,7 @@ def caveats(base: ModelInfo, candidate: ModelInfo) -> list[str]:
     words = []
     if "nf4" in (base.precision, candidate.precision):
         words += _nf4_words(next(info for info in (candidate, base) if info.precision == "nf4"))
-    words += dict.fromkeys(info.note for info in (base, candidate) if info.note)
+    words += _notes(base.note or "", candidate.note or "")
     if base.name != candidate.name:
         words.append("These are two different models: what differs between them is more than precision.")
     return words
@@ -46,6 +46,13 @@ def memory_words(memory: Mapping[str, Mapping[str, Any]]) -> str | None:
     if not base or not candidate:
         return None
     return f"Weights: {candidate / 2**20:,.0f} MiB against {base / 2**20:,.0f} MiB, {candidate / base:.0%} of the base."
+
+
+def _notes(first: str, second: str) -> list[str]:
+    """Both notes; what they begin with in common is said once."""
+    if first.startswith(second):
+        return [first] if first else []
+    return [note for note in (first, second.removeprefix(first).strip()) if note]
 
 
 def _nf4_words(nf4: ModelInfo) -> list[str]:

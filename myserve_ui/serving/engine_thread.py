@@ -60,7 +60,7 @@ class EngineThread:
 
     def __init__(self, name: str, engine: Engine, *, max_waiting: int, turnstile: Turnstile | None = None) -> None:
         self.name = name
-        self.snapshot = EngineSnapshot()
+        self.snapshot: EngineSnapshot = engine.snapshot()
         self.last_error: str | None = None
         self.is_alive = True
         self._engine = engine

@@ -27,7 +27,7 @@ def evidence_script() -> str:
 
 def held_out_text() -> str:
     """The project's own text for reports."""
-    return HELD_OUT_TEXT.read_text(encoding="utf-8") if HELD_OUT_TEXT.exists() else ""
+    return HELD_OUT_TEXT.read_text(encoding="utf-8")
 
 
 def page_head() -> str:

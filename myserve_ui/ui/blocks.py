@@ -121,7 +121,7 @@ def _draw_page(page: gr.Blocks, service: ChatService, comparisons: Comparisons, 
         FilesPanel(parts).draw()
     tab = ChatTab(service, parts)
     tab.wire()
-    new_chat.click(tab.on_clear, parts.inputs, parts.outputs, queue=False, **QUIET)
+    tab.wire_change(new_chat.click, tab.on_clear)
     panel = ModelPanel(service, header, controls.model)
     panel.wire()
     opening = Opening(service, parts, panel, scripts, needs_key=needs_key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
@@ -19,6 +20,7 @@ from myserve_ui.ui.formatting import context_meter
 from myserve_ui.ui.history import Chat, last_question, open_note, settle, spoken, text_of, user_message, without_status
 from myserve_ui.ui.saved_chat import to_store
 from myserve_ui.ui.turn import Phase, Question, View, play_turn
+from myserve_ui.ui.verbatim import well_formed
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +29,17 @@ Updates = dict[Any, Any]
 
 SAVE_SECONDS = 1.0
 """A reload loses at most so much of a running answer."""
+ASKED = "(...values) => window.myserve.asked(values)"
+OVER = "() => window.myserve.over()"
+AFTER_STOP = "(...values) => window.myserve.afterStop(values)"
+"""For an event that changes the chat: it ends a running answer first."""
+LAST_WORDS = "() => new Promise((done) => setTimeout(done, 200))"
+"""When a turn is cancelled its last words are on their way to the page; they would overwrite what comes sooner."""
 UNEXPECTED = "Something went wrong in the server; its log says what. Your text is not lost: try again."
+
+
+ACCEPTED = (Phase.LOADING, Phase.RUNNING, Phase.DONE)
+"""The text has left the box."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +89,14 @@ class ChatTab:
         self._clock = clock
 
     def wire(self) -> None:
-        """Connect the events. A turn has no limit of its own: the engine decides how many run at once."""
+        """Connect the events. A turn has no limit of its own: the engine decides how many run at once.
+
+        Gradio calls it a failure when a turn is cancelled, and says so once the server has ended it: then is the time
+        to settle what the page shows.
+        """
         parts = self._parts
         turns = [
-            event(handler, parts.inputs, parts.outputs, concurrency_limit=None, **_quiet())
+            event(handler, parts.inputs, parts.outputs, js=ASKED, concurrency_limit=None, **_quiet())
             for event, handler in (
                 (parts.box.submit, self.on_submit),
                 (parts.chat.example_select, self.on_example),
@@ -88,15 +104,24 @@ class ChatTab:
                 (parts.chat.edit, self.on_edit),
             )
         ]
-        parts.box.stop(None, None, None, cancels=turns, queue=False, **_quiet()).then(
-            self.on_stop, parts.inputs, parts.outputs, queue=False, **_quiet()
-        )
-        parts.chat.undo(self.on_undo, parts.inputs, parts.outputs, queue=False, **_quiet())
-        parts.chat.clear(self.on_clear, parts.inputs, parts.outputs, queue=False, **_quiet())
+        parts.box.stop(None, None, None, cancels=turns, queue=False, **_quiet())
+        for turn in turns:
+            turn.failure(None, None, None, js=LAST_WORDS, **_quiet()).then(
+                self.on_stop, parts.inputs, parts.outputs, queue=False, **_quiet()
+            )
+            turn.then(None, None, None, js=OVER, **_quiet())
+        self.wire_change(parts.chat.undo, self.on_undo)
+        self.wire_change(parts.chat.clear, self.on_clear)
+
+    def wire_change(self, event: Callable[..., Any], handler: Callable[..., Any]) -> None:
+        """Connect an event that changes the chat without asking the model."""
+        parts = self._parts
+        event(handler, parts.inputs, parts.outputs, js=AFTER_STOP, queue=False, **_quiet())
 
     async def on_submit(self, inputs: Mapping[Any, Any]) -> AsyncGenerator[Updates, None]:
         earlier = without_status(inputs[self._parts.chat])
-        asking = Asking(inputs, inputs[self._parts.box], before=earlier, earlier=earlier, from_box=True)
+        text = well_formed(inputs[self._parts.box] or "")
+        asking = Asking(inputs, text, before=earlier, earlier=earlier, from_box=True)
         async with aclosing(self._play(asking)) as updates:
             async for update in updates:
                 yield update
@@ -119,14 +144,14 @@ class ChatTab:
         """A user turn that was changed is asked again; what followed it is gone."""
         chat = inputs[self._parts.chat]
         index = event.index if isinstance(event.index, int) else event.index[0]
-        text, earlier = text_of({"content": event.value}), without_status(chat[:index])
+        text, earlier = well_formed(text_of({"content": event.value})), without_status(chat[:index])
         before = [*earlier, user_message(text)] if text.strip() else chat
         async with aclosing(self._play(Asking(inputs, text, before=before, earlier=earlier))) as updates:
             async for update in updates:
                 yield update
 
     def on_stop(self, inputs: Mapping[Any, Any]) -> Updates:
-        """Keep what was written; a question that got no word yet goes back into the box."""
+        """Keep what was written; a question that got no word yet goes back into the box, unless a draft is in it."""
         parts, chat = self._parts, settle(inputs[self._parts.chat], "stopped")
         box: dict[str, Any] = {"submit_btn": True, "stop_btn": False}
         if (index := last_question(chat)) is not None and not spoken(chat[index:]):
@@ -138,7 +163,7 @@ class ChatTab:
         """Take the last turn back and give its text back to the writer."""
         chat = inputs[self._parts.chat]
         if (index := last_question(chat)) is None:
-            return {}
+            return unchanged()
         return self._emptied(inputs, chat[:index]) | {self._parts.box: text_of(chat[index])}
 
     def on_clear(self, inputs: Mapping[Any, Any]) -> Updates:
@@ -179,17 +204,22 @@ class ChatTab:
         if view.used_tokens:
             limit = self._service.model(asking.inputs[parts.controls.model] or "").context_length
             updates[parts.meter] = context_meter(view.used_tokens, limit)
-        is_due = view.phase is Phase.DONE or self._clock() - progress.saved_at >= SAVE_SECONDS
-        if is_due and view.phase is not Phase.REFUSED:
+        if self._is_due(view.phase, progress):
             progress.saved_at = self._clock()
             updates[parts.store] = self._saved(asking.inputs, view.chat, view.used_tokens)
         return updates
+
+    def _is_due(self, phase: Phase, progress: Progress) -> bool:
+        """Whether to save; nothing of a turn that is refused at once, the end of every other."""
+        if phase in ACCEPTED:
+            return phase is Phase.DONE or self._clock() - progress.saved_at >= SAVE_SECONDS
+        return phase is Phase.REFUSED and math.isfinite(progress.saved_at)
 
     def _box(self, asking: Asking, phase: Phase, progress: Progress) -> dict[str, Any]:
         """Send or stop beside the box; emptied once, when its text is accepted: the next draft may be in it already."""
         is_over = phase in (Phase.DONE, Phase.REFUSED)
         changes: dict[str, Any] = {"submit_btn": is_over, "stop_btn": not is_over}
-        if asking.from_box and phase in (Phase.RUNNING, Phase.DONE) and not progress.is_accepted:
+        if asking.from_box and phase in ACCEPTED and not progress.is_accepted:
             progress.is_accepted = True
             changes["value"] = ""
         return gr.update(**changes)
@@ -202,6 +232,11 @@ class ChatTab:
         if used_tokens is None:
             used_tokens = int((inputs[self._parts.store] or {}).get("used_tokens") or 0)
         return to_store(chat, used_tokens=used_tokens, controls=self._parts.controls.values(inputs))
+
+
+def unchanged() -> Updates:
+    """For a handler that has nothing to change: Gradio takes an empty dictionary for a value."""
+    return gr.skip()
 
 
 def _refused(asking: Asking, sentence: str) -> View:

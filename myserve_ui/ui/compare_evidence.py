@@ -11,8 +11,8 @@ from myserve_ui.serving.compare_service import Side
 from myserve_ui.ui.charts import log_curve
 from myserve_ui.ui.compare_panes import SIDE_WORDS
 
-COLDEST, HOTTEST = -4.0, 0.0
-"""Powers of ten of divergence between which a chip's colour goes from nothing to full."""
+COLDEST, HOTTEST = -3.0, 0.5
+"""Powers of ten of divergence between which a chip's colour goes from nothing to full, slowly at first."""
 NO_TEXT = "∎"
 """Shown for a token that adds no text, such as the end of the answer."""
 
@@ -118,7 +118,7 @@ def _heat(kld: float) -> float:
     """0..1 for a chip's colour."""
     if kld <= 0:
         return 0.0
-    return min(1.0, max(0.0, (math.log10(kld) - COLDEST) / (HOTTEST - COLDEST)))
+    return min(1.0, max(0.0, (math.log10(kld) - COLDEST) / (HOTTEST - COLDEST))) ** 2
 
 
 def visible(text: str) -> str:

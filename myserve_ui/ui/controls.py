@@ -11,9 +11,13 @@ import gradio as gr
 
 from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.errors import InvalidRequestError
+from myserve_ui.ui.verbatim import well_formed
 
 SEED_BELOW = 2**31
 """Seeds that the page draws; short enough to type again."""
+
+LARGEST = 2**53 - 1
+"""Whole numbers beyond are not exact in a browser."""
 
 PRESETS: dict[str, dict[str, float]] = {
     "Precise": {"temperature": 0.2, "top_p": 0.9, "top_k": 40, "min_p": 0.0},
@@ -46,12 +50,14 @@ class Controls:
         return {item.name: getattr(self, item.name) for item in fields(self)}
 
     def values(self, inputs: Mapping[Any, Any]) -> dict[str, Any]:
-        """Name -> value, from the inputs of an event."""
-        return {name: inputs[component] for name, component in self.named().items()}
+        """Name -> value, from the inputs of an event; what is typed as it can be shown."""
+        values = {name: inputs[component] for name, component in self.named().items()}
+        return {name: well_formed(value) if isinstance(value, str) else value for name, value in values.items()}
 
     def restore(self, saved: Mapping[str, Any]) -> dict[Any, Any]:
-        """Component -> value, for what was saved and can still be chosen."""
-        return {component: saved[name] for name, component in self.named().items() if saved.get(name) is not None}
+        """Component -> value, for what was saved and can still be chosen; the rest stays as it is."""
+        named = self.named()
+        return {named[name]: value for name, value in saved.items() if name in named and _fits(named[name], value)}
 
 
 def draw_controls(choices: list[tuple[str, str]], model: str, *, max_tokens: int) -> Controls:
@@ -123,6 +129,21 @@ def _wire_presets(controls: Controls) -> None:
         js=f"() => '{CUSTOM}'",
         api_visibility="private",
     )
+
+
+def _fits(component: Any, value: object) -> bool:
+    """Whether the component can show the value: whoever wrote a file may have written anything."""
+    if isinstance(component, gr.Dropdown):
+        return isinstance(value, str) and value in {choice for _label, choice in component.choices}
+    if isinstance(component, gr.Slider | gr.Number):
+        return isinstance(value, int | float) and not isinstance(value, bool) and _is_within(component, value)
+    return isinstance(value, str)
+
+
+def _is_within(component: gr.Slider | gr.Number, value: float) -> bool:
+    low = component.minimum if component.minimum is not None else -LARGEST
+    high = component.maximum if component.maximum is not None else LARGEST
+    return bool(low <= value <= high)
 
 
 def _preset_values(preset: str) -> list[Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import gradio as gr
 
 from myserve_ui.errors import InvalidRequestError
-from myserve_ui.ui.chat_tab import ChatParts
+from myserve_ui.ui.chat_tab import AFTER_STOP, ChatParts, Updates, unchanged
 from myserve_ui.ui.saved_chat import from_json, to_json, to_markdown, to_store
 
 DOWNLOAD = "(file) => window.myserve.download(file)"
@@ -33,7 +33,8 @@ class FilesPanel:
             button.click(handler, parts.inputs, outgoing, queue=False, **_quiet()).then(
                 None, outgoing, None, js=DOWNLOAD, **_quiet()
             )
-        upload.upload(self.open, parts.inputs | {upload}, self._opened_outputs(), queue=False, **_quiet())
+        inputs, outputs = parts.inputs | {upload}, self._opened_outputs()
+        upload.upload(self.open, inputs, outputs, js=AFTER_STOP, **_quiet())  # only a queued event can show a warning
         self._upload = upload
 
     def save_markdown(self, inputs: Mapping[Any, Any]) -> dict[str, str]:
@@ -44,18 +45,21 @@ class FilesPanel:
         text = to_json(inputs[self._parts.chat], self._parts.controls.values(inputs))
         return {"name": "chat.json", "type": "application/json", "text": text}
 
-    def open(self, inputs: Mapping[Any, Any]) -> dict[Any, Any]:
+    def open(self, inputs: Mapping[Any, Any]) -> Updates:
         """Replace the chat and the settings by a file's; a file that is none leaves everything as it is."""
         parts = self._parts
         try:
             chat, controls = from_json(inputs[self._upload])
         except InvalidRequestError as error:
             gr.Warning(escape(error.message))
-            return {}
+            return unchanged()
         controls.pop("model", None)
-        values = parts.controls.values(inputs) | controls
-        stored = to_store(chat, used_tokens=0, controls=values)
-        return {parts.chat: chat, parts.meter: "", parts.store: stored, **parts.controls.restore(controls)}
+        named, restored = parts.controls.named(), parts.controls.restore(controls)
+        taken = {name: value for name, value in controls.items() if named.get(name) in restored}
+        if ignored := [name for name, value in controls.items() if value is not None and name not in taken]:
+            gr.Warning(escape(f"These settings of the file cannot be used here: {', '.join(ignored):.200}."))
+        stored = to_store(chat, used_tokens=0, controls=parts.controls.values(inputs) | taken)
+        return {parts.chat: chat, parts.meter: "", parts.store: stored, **restored}
 
     def _opened_outputs(self) -> list[Any]:
         parts = self._parts

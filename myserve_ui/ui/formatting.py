@@ -17,7 +17,7 @@ FINISH_WORDS = {
     FinishReason.ERROR: "failed",
 }
 STATE_WORDS = {
-    LoadState.UNLOADED: "loads when first used",
+    LoadState.UNLOADED: "not loaded yet",
     LoadState.LOADING: "loading",
     LoadState.READY: "ready",
     LoadState.FAILED: "failed to load",
@@ -91,7 +91,8 @@ def header_badges(model: ModelInfo, progress: LoadProgress | None = None) -> str
     state = load_line(progress) if progress else STATE_WORDS[model.state]
     badges = [f'<span class="badge state {model.state.value}"><i></i>{escape(state)}</span>']
     badges += [f'<span class="badge">{escape(words)}</span>' for words in _badge_words(model)]
-    reason = f'<p class="reason">{escape(model.reason)}</p>' if model.reason else ""
+    is_wrong = model.state in (LoadState.FAILED, LoadState.UNAVAILABLE) and not progress
+    reason = f'<p class="reason">{escape(model.reason)}</p>' if is_wrong and model.reason else ""
     return f'<div class="badges">{"".join(badges)}</div>{reason}'
 
 

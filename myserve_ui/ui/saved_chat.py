@@ -53,10 +53,7 @@ def to_json(chat: Sequence[dict[str, Any]], controls: Mapping[str, Any]) -> str:
 
 def from_json(text: bytes | str) -> tuple[Chat, dict[str, Any]]:
     """(chat, controls) of a saved document. Raises InvalidRequestError with a sentence about what is wrong."""
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
-        raise InvalidRequestError(f"The file is not JSON. {WAY_OUT}") from None
+    document = _document(text)
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise InvalidRequestError(f"The file is JSON, but no saved chat. {WAY_OUT}")
     if document.get("version") != VERSION:
@@ -85,6 +82,23 @@ def _turns(chat: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
         elif turns and turns[-1]["role"] == "assistant" and not is_pending(message):
             turns[-1].setdefault("numbers", title_of(message))
     return turns
+
+
+def _document(text: bytes | str) -> object:
+    """Whatever the JSON says, made of text that can be shown: escapes can spell half of a surrogate pair."""
+    try:
+        document = json.loads(text, parse_constant=_refuse_constant)
+        json.dumps(document, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        raise InvalidRequestError(f"The file has half of a surrogate pair, which is not text. {WAY_OUT}") from None
+    except (ValueError, RecursionError):
+        raise InvalidRequestError(f"The file is not JSON. {WAY_OUT}") from None
+    return document
+
+
+def _refuse_constant(name: str) -> object:
+    """Python reads NaN and Infinity; JSON has neither, and no browser takes them."""
+    raise ValueError(name)
 
 
 def _chat_of(turns: object) -> Chat:

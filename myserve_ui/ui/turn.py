@@ -21,12 +21,14 @@ from myserve_ui.ui.history import Chat, assistant_message, note, open_note, spok
 
 
 class Phase(StrEnum):
-    PREPARING = "preparing"
-    """Not accepted yet: the weights load."""
+    SENDING = "sending"
+    """On its way; the service may still refuse it."""
+    LOADING = "loading"
+    """Taken, and waiting for the weights."""
     RUNNING = "running"
     DONE = "done"
     REFUSED = "refused"
-    """Never accepted; what was typed goes back to the writer."""
+    """Never accepted; what was typed is still with the writer, in the box or in the chat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,7 @@ class Question:
     """A user turn to be answered."""
 
     before: Chat
-    """What the page shows until the turn is accepted, and again if it is refused."""
+    """What the page shows again if the turn is refused at once."""
     earlier: Chat
     """The conversation that the turn continues."""
     text: str
@@ -64,27 +66,29 @@ async def play_turn(
     service: ChatService, question: Question, *, clock: Callable[[], float] = time.monotonic
 ) -> AsyncGenerator[View, None]:
     """Views of the turn, the last one DONE or REFUSED. Closing the iterator aborts the request."""
+    asked, kept = [*question.earlier, user_message(question.text)], question.before
     try:
         request = question.request()
-        async with aclosing(_load(service, question)) as views:
-            async for view in views:
-                yield view
+        yield View([*asked, note("sending", pending=True)], Phase.SENDING)
+        async with aclosing(_load(service, question)) as progress:
+            async for line in progress:
+                kept = asked
+                yield View([*asked, note(line, pending=True)], Phase.LOADING)
         stream = await _start(service, request)
     except MyServeError as error:
-        yield View([*question.before, open_note("Not sent", error.message)], Phase.REFUSED, error=error.message)
+        yield View([*kept, open_note("Not sent", error.message)], Phase.REFUSED, error=error.message)
         return
-    asked = [*question.earlier, user_message(question.text)]
     async with stream, aclosing(frames(stream, clock)) as outputs:
         async for text, output in outputs:
             yield _view(_answered(asked, text, output), output, stream.model, seed=question.params.seed)
 
 
-async def _load(service: ChatService, question: Question) -> AsyncGenerator[View, None]:
-    """Views of the load, none if the weights are there."""
+async def _load(service: ChatService, question: Question) -> AsyncGenerator[str, None]:
+    """The steps of the load in words, none if the weights are there."""
     if service.model(question.model).state is LoadState.READY:
         return
     async for progress in service.load(question.model):
-        yield View([*question.before, note(load_line(progress), pending=True)], Phase.PREPARING)
+        yield load_line(progress)
 
 
 async def _start(service: ChatService, request: ChatRequest) -> RequestStream:

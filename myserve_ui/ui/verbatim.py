@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 JOINER = "\u2060"
 
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})")
 _OPENS_MARKUP = re.compile(rf"([<&])(?=[A-Za-z/!?#{JOINER}])")
 _JOINED_MARKUP = re.compile(rf"([<&]){JOINER}(?=[A-Za-z/!?#{JOINER}])")
@@ -24,6 +25,11 @@ def protect(text: str) -> str:
 def restore(text: str) -> str:
     """The inverse of `protect`, for every text."""
     return _outside_fences(text, lambda line: _JOINED_MARKUP.sub(r"\1", line))
+
+
+def well_formed(text: str) -> str:
+    """`text` with the sign that a browser shows for half of a surrogate pair in place of it; nothing can send one."""
+    return _LONE_SURROGATE.sub("\ufffd", text)
 
 
 def _outside_fences(text: str, change: Callable[[str], str]) -> str:

@@ -26,6 +26,7 @@ async def serve_door(service: ChatService, *, send_buffer: int | None = None) ->
     comparisons = Comparisons(service, service._pool)
     add_api(app, service, Settings(), comparisons=comparisons, is_browser_path=lambda path: path == "/")
     listener = socket.create_server(("127.0.0.1", 0))
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as the app itself does
     if send_buffer is not None:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=1))

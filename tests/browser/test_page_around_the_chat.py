@@ -61,6 +61,72 @@ def test_a_chat_is_saved_as_markdown_and_json_and_opened_again(
     expect(page.locator("#chat [data-testid=user]")).to_have_text("keep <b> me")
 
 
+BAD_FILES = {
+    "cut": b'{"messages":[',
+    "list": b"[1,2,3]",
+    "empty": b"",
+    "other": b'{"a":1}',
+    "binary": bytes(range(256)),
+    "deep": b"[" * 5000,
+    "number": b'{"format": "myserve-chat", "version": 1, "messages": [NaN]}',
+    "role": b'{"format": "myserve-chat", "version": 1, "messages": [{"role": "banana", "content": "x"}]}',
+    "half": b'{"format": "myserve-chat", "version": 1, "messages": [{"role": "user", "content": "\\ud800"}]}',
+}
+
+
+def test_a_file_that_is_no_saved_chat_is_refused_in_a_sentence_and_leaves_the_chat(
+    visit: OpenPage, service: ScriptedService, tmp_path: Path
+) -> None:
+    page = visit().page
+    send(page, "keep me")
+    finished(page)
+    for name, content in BAD_FILES.items():
+        (tmp_path / f"{name}.json").write_bytes(content)
+        page.set_input_files("#files input[type=file]", tmp_path / f"{name}.json")
+        expect(page.get_by_test_id("toast-body"), name).to_contain_text("file")
+        page.get_by_test_id("toast-close").click()
+        expect(page.get_by_test_id("toast-body"), name).to_have_count(0)
+    assert page.get_by_text("Error", exact=True).count() == 0
+    assert page.locator("#chat [data-testid=user]").inner_text().strip() == "keep me"
+
+
+def test_a_file_with_a_setting_that_cannot_be_used_opens_without_it(
+    visit: OpenPage, service: ScriptedService, tmp_path: Path
+) -> None:
+    settings = {"temperature": "hot", "system_prompt": "Be brief."}
+    saved = {"format": "myserve-chat", "version": 1, "settings": settings, "messages": []}
+    (tmp_path / "chat.json").write_text(json.dumps(saved), encoding="utf-8")
+    page = visit().page
+    page.set_input_files("#files input[type=file]", tmp_path / "chat.json")
+    expect(page.locator("#system textarea")).to_have_value("Be brief.")
+    expect(page.get_by_test_id("toast-body")).to_contain_text("cannot be used here: temperature")
+
+
+def test_a_very_long_message_scrolls_in_the_box_and_its_button_stays_in_sight(
+    visit: OpenPage, service: ScriptedService
+) -> None:
+    page = visit().page
+    send(page, "many words " * 8000)
+    expect(page.locator("#chat .thought-group")).to_contain_text("Not sent")
+    box = page.locator("#box").bounding_box()
+    assert box is not None
+    assert box["y"] + box["height"] < 800
+    expect(page.locator("#box button")).to_be_in_viewport()
+
+
+def test_a_second_tab_of_the_same_browser_is_told_in_both_and_forgotten_when_it_is_closed(
+    visit: OpenPage, service: ScriptedService
+) -> None:
+    first = visit().page
+    second = first.context.new_page()
+    expect(first.locator("#elsewhere")).to_have_count(0)
+    second.goto(first.url)
+    expect(second.locator("#elsewhere")).to_contain_text("open in another tab")
+    expect(first.locator("#elsewhere")).to_be_visible()
+    second.close(run_before_unload=True)
+    expect(first.locator("#elsewhere")).to_have_count(0)
+
+
 def test_two_visitors_chat_at_the_same_time_and_never_see_each_other(visit: OpenPage, service: ScriptedService) -> None:
     service.pause = 0.1
     one, two = visit().page, visit().page

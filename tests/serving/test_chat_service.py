@@ -324,3 +324,8 @@ async def test_choices_that_do_not_all_fit_the_queue_are_refused_whole(make_serv
     streams = await service.start_chat_choices(chat_request(max_tokens=3, ignore_eos=True), 4)
     ends = await asyncio.gather(*(read(stream) for stream in streams))
     assert [last.usage.completion_tokens for _, last in ends] == [3, 3, 3, 3]
+
+
+async def test_the_status_tells_the_budget_before_the_first_request(make_service):
+    service = await make_service("llama")
+    assert service.status().engines[0].kv_tokens_total > 0

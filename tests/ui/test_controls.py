@@ -1,7 +1,10 @@
+from collections.abc import Iterator
+
+import gradio as gr
 import pytest
 
 from myserve_ui.errors import InvalidRequestError
-from myserve_ui.ui.controls import PRESETS, read_params
+from myserve_ui.ui.controls import PRESETS, Controls, draw_controls, read_params
 
 VALUES = {
     "temperature": 0.7,
@@ -12,6 +15,12 @@ VALUES = {
     "seed": "",
     "stop": "",
 }
+
+
+@pytest.fixture
+def controls() -> Iterator[Controls]:
+    with gr.Blocks():
+        yield draw_controls([("full precision", "tiny")], "tiny", max_tokens=256)
 
 
 def test_the_sidebar_becomes_sampling_params() -> None:
@@ -43,3 +52,31 @@ def test_a_value_out_of_range_is_refused_with_a_sentence(name: str, value: objec
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_preset_is_in_range(preset: str) -> None:
     assert read_params({**VALUES, **PRESETS[preset]}).is_greedy == (preset == "Greedy")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("temperature", "hot"),
+        ("temperature", 7),
+        ("top_p", [1]),
+        ("top_k", 10**30),
+        ("top_k", True),
+        ("max_tokens", 257),
+        ("preset", "Wild"),
+        ("model", "gone"),
+        ("stop", 5),
+        ("seed", None),
+        ("colour", "red"),
+    ],
+)
+def test_a_saved_setting_that_cannot_be_shown_is_left_out_and_the_others_come_back(
+    controls: Controls, name: str, value: object
+) -> None:
+    restored = controls.restore({"min_p": 0.1, name: value})
+    assert restored == {controls.min_p: 0.1}
+
+
+def test_half_of_a_surrogate_pair_is_read_as_the_sign_that_the_page_shows_for_it(controls: Controls) -> None:
+    inputs = dict.fromkeys(controls.named().values(), "a\ud800b")
+    assert controls.values(inputs)["system_prompt"] == "a\ufffdb"

@@ -74,7 +74,7 @@ def test_a_load_shows_stage_and_share() -> None:
 def test_the_choice_of_a_precision_says_what_it_costs_to_choose() -> None:
     assert model_choices((FULL, NF4, INT8)) == [
         ("full precision", "tiny"),
-        ("4-bit NF4 (loads when first used)", "tiny:nf4"),
+        ("4-bit NF4 (not loaded yet)", "tiny:nf4"),
         ("8-bit LLM.int8 (not possible here)", "tiny:int8"),
     ]
 
@@ -89,6 +89,12 @@ def test_the_header_escapes_what_it_shows_and_gives_the_reason() -> None:
     assert "<script>" not in html
     assert "&lt;script&gt;" in html
     assert "a &lt; b" in html
+
+
+def test_while_a_model_loads_the_header_says_once_what_is_done() -> None:
+    stage = "reading the weights"
+    html = header_badges(replace(NF4, state=LoadState.LOADING, reason=stage), LoadProgress("tiny:nf4", stage))
+    assert html.count(stage) == 1
 
 
 def test_the_meter_shows_both_numbers_and_nothing_while_unknown() -> None:

@@ -71,6 +71,11 @@ def test_an_unknown_store_is_an_empty_chat(stored: object) -> None:
         ('{"format": "myserve-chat", "version": 1, "messages": [{"role": "boss", "content": "x"}]}', "Message 1"),
         ('{"format": "myserve-chat", "version": 1, "messages": [{"role": "user", "content": 5}]}', "Message 1"),
         ("[" * 20_000, "not JSON"),
+        ("", "not JSON"),
+        ('{"messages":[', "not JSON"),
+        ('{"format": "myserve-chat", "version": 1, "messages": [], "settings": {"top_p": NaN}}', "not JSON"),
+        ('{"format": "myserve-chat", "version": 1, "messages": [{"role": "user", "content": "\\ud800"}]}', "half of a"),
+        ('{"format": "myserve-chat", "version": 1, "messages": [], "settings": {"stop": "\\udfff"}}', "half of a"),
     ],
 )
 def test_a_file_that_is_no_saved_chat_is_refused_with_a_sentence(text: str | bytes, words: str) -> None:

@@ -36,6 +36,7 @@ async def test_an_answer_grows_word_by_word_and_ends_with_its_numbers() -> None:
     views = await views_of(ScriptedService(), question("a b c"))
     texts = [text_of(view.chat[1]) for view in views if not is_note(view.chat[1])]
     assert texts == ["a ", "a b ", "a b c", "a b c"]
+    assert [text_of(view.chat[0]) for view in views] == ["a b c"] * 5
     assert views[-1].phase is Phase.DONE
     assert title_of(views[-1].chat[-1]).startswith(
         "3 tokens · 20.0 tok/s · first token 50 ms (queue 2 ms + prefill 48 ms)"
@@ -57,26 +58,27 @@ async def test_a_blank_system_prompt_is_left_out() -> None:
 
 async def test_while_waiting_the_place_in_the_queue_is_shown() -> None:
     views = await views_of(ScriptedService(wait_outputs=2), question("x"))
-    assert title_of(views[0].chat[-1]) == "waiting, 2nd in the queue"
+    assert title_of(views[1].chat[-1]) == "waiting, 2nd in the queue"
 
 
 async def test_a_slow_reader_gets_fewer_views_but_the_whole_text() -> None:
     asked = question("a b c d e")
     views = [view async for view in play_turn(ScriptedService(), asked, clock=lambda: 0.0)]  # type: ignore[arg-type]
-    assert len(views) == 2
+    assert len(views) == 3
     assert text_of(views[-1].chat[1]) == "a b c d e"
 
 
 async def test_a_refusal_leaves_the_chat_as_it_was_and_says_why() -> None:
     service = ScriptedService(refusal=OverloadedError("The queue is full; ask again in 2 seconds."))
-    (view,) = await views_of(service, question("x", earlier=EARLIER))
+    sending, view = await views_of(service, question("x", earlier=EARLIER))
+    assert sending.phase is Phase.SENDING
     assert view.phase is Phase.REFUSED
     assert view.chat[:-1] == EARLIER
     assert text_of(view.chat[-1]) == view.error == "The queue is full; ask again in 2 seconds."
 
 
 async def test_too_long_a_message_is_refused_with_both_numbers() -> None:
-    (view,) = await views_of(ScriptedService(longest_message=10), question("x" * 11))
+    view = (await views_of(ScriptedService(longest_message=10), question("x" * 11)))[-1]
     assert view.phase is Phase.REFUSED
     assert "11 tokens" in str(view.error)
     assert "context is 10" in str(view.error)
@@ -108,19 +110,29 @@ async def test_an_empty_answer_is_an_empty_bubble_and_no_error() -> None:
 async def test_weights_that_are_not_loaded_are_loaded_in_sight() -> None:
     service = ScriptedService()
     views = await views_of(service, question("x", model="tiny:nf4"))
-    assert [view.phase for view in views[:5]] == [Phase.PREPARING] * 5
-    assert title_of(views[2].chat[-1]) == "loading tiny:nf4: reading weights, 40 %"
+    assert [view.phase for view in views[:6]] == [Phase.SENDING, *[Phase.LOADING] * 5]
+    assert title_of(views[3].chat[-1]) == "loading tiny:nf4: reading weights, 40 %"
+    assert text_of(views[3].chat[0]) == "x"
     assert views[-1].phase is Phase.DONE
 
 
 async def test_a_precision_that_is_not_possible_is_refused_with_the_reason() -> None:
-    (view,) = await views_of(ScriptedService(), question("x", model="tiny:int8"))
+    view = (await views_of(ScriptedService(), question("x", model="tiny:int8")))[-1]
     assert view.error == "int8 needs a GPU; there is none."
+
+
+async def test_a_message_that_waited_for_weights_that_failed_to_load_stays_in_the_chat() -> None:
+    service = ScriptedService(refusal=OverloadedError("The queue is full."))
+    view = (await views_of(service, question("x", model="tiny:nf4", earlier=EARLIER)))[-1]
+    assert view.phase is Phase.REFUSED
+    assert [text_of(message) for message in view.chat[2:]] == ["x", "The queue is full."]
 
 
 async def test_closing_the_turn_early_aborts_the_request() -> None:
     service = ScriptedService(pause=0.01)
     turn = play_turn(service, question("a b c d"))  # type: ignore[arg-type]
+    await anext(turn)
+    assert not service.running
     await anext(turn)
     assert len(service.running) == 1
     await turn.aclose()

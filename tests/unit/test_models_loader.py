@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 
 import pytest
@@ -154,6 +155,19 @@ def test_damaged_weights_are_refused(folder):
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1000])
     assert "damaged" in refusal(folder)
+
+
+def test_only_a_failure_that_no_sentence_explains_shows_its_traceback(folder, caplog, monkeypatch):
+    weights = folder / "model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-1000])
+    refusal(folder)
+    assert [record for record in caplog.records if record.levelno > logging.DEBUG] == []
+    weights.write_bytes(whole)
+    monkeypatch.setattr("myserve_ui.models.loader.find_end_tokens", lambda *_: 1 / 0)
+    assert "the log has the details" in refusal(folder)
+    (record,) = [record for record in caplog.records if record.levelno > logging.DEBUG]
+    assert record.exc_info is not None and record.exc_info[0] is ZeroDivisionError
 
 
 def test_missing_tensors_are_never_made_up(folder):

@@ -92,6 +92,15 @@ def test_unknown_option_is_refused_with_the_nearest_valid_one(written, nearest):
     assert complaint_about(written, "8") == f"{written.removesuffix('=1')} is not an option; the nearest is {nearest}."
 
 
+@pytest.mark.parametrize("written", ["--nope", "--x", "--"])
+def test_an_option_that_looks_like_no_other_is_told_where_they_are_listed(written):
+    assert complaint_about(written, "8").startswith(f"{written} is not an option; `python app.py --help` lists them.")
+
+
+def test_a_variable_that_looks_like_no_other_is_told_where_they_are_listed():
+    assert complaint_about(MYSERVE_NOPE="1") == "MYSERVE_NOPE is not a setting; `python app.py --help` lists them."
+
+
 def test_an_option_is_never_guessed_from_its_beginning():
     assert "--max-num-s is not an option" in complaint_about("--max-num-s", "4")
 
