@@ -75,8 +75,12 @@
     return values;
   };
 
+  const OTHER_STOPS = "#compare-stop, #fidelity-stop, #branch-stop";
+
   const stopOnEscape = (event) => {
-    if (event.key === "Escape" && !event.isComposing) stop();
+    if (event.key !== "Escape" || event.isComposing) return;
+    const other = [...document.querySelectorAll(OTHER_STOPS)].find((button) => button.offsetParent);
+    if (other) other.click(); else stop();
   };
 
   // Whatever asks is a key or a button: a stop that was wanted before it is not meant for it.
@@ -94,6 +98,11 @@
     const toggle = document.querySelector("#sidebar .toggle-button");
     if (!toggle) return setTimeout(openSettings, 50);
     if (window.innerWidth >= WIDE) toggle.click();
+  };
+
+  const followTabs = (event) => { // the style sheets put away what belongs to another tab
+    const tab = event.target.closest?.("#tabs > .tab-wrapper [role=tab]");
+    if (tab) document.body.dataset.tab = tab.textContent.trim().toLowerCase();
   };
 
   // All tabs of a browser share the kept chat: each tells the others that it is there.
@@ -129,6 +138,7 @@
 
   window.myserve = { download, asked, over, afterStop };
   document.addEventListener("keydown", stopOnEscape);
+  document.addEventListener("click", followTabs);
   document.addEventListener("keydown", forgetStop, true);
   document.addEventListener("click", forgetStop, true);
   document.addEventListener("click", stopOnAskedSend, true);

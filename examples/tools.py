@@ -25,10 +25,10 @@ def get_weather(city: str, unit: str) -> str:
 
 def ask_with_tools(client: OpenAI, model: str) -> None:
     messages: list = [{"role": "user", "content": "How is the weather in Paris?"}]
-    settings = {"model": model, "tools": [WEATHER], "temperature": 0, "max_tokens": 60}
+    settings = {"model": model, "tools": [WEATHER], "temperature": 0}
     # "required" holds the answer to calls that fit the schema; with "auto" the model may also just talk
     asked = client.chat.completions.create(
-        **settings, messages=messages, tool_choice="required", parallel_tool_calls=False
+        **settings, messages=messages, tool_choice="required", parallel_tool_calls=False, max_tokens=200
     )
     messages.append(asked.choices[0].message)
     for call in asked.choices[0].message.tool_calls:

@@ -24,9 +24,17 @@ def option_name(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def nearest(name: str, valid: Iterable[str]) -> str:
-    """The valid name that looks most like `name`."""
-    return difflib.get_close_matches(name, list(valid), n=1, cutoff=0.0)[0]
+def nearest(name: str, valid: Iterable[str]) -> str | None:
+    """The valid name that looks most like `name`; None if none looks like it. What all begin with does not count."""
+    by_bare_name = {_bare(each): each for each in valid}
+    matches = difflib.get_close_matches(_bare(name), by_bare_name, n=1)
+    return by_bare_name[matches[0]] if matches else None
+
+
+def hint(name: str, valid: Iterable[str]) -> str:
+    """What to tell somebody who wrote `name`, to end a sentence with."""
+    match = nearest(name, valid)
+    return f"the nearest is {match}" if match else "`python app.py --help` lists them"
 
 
 def default_text(field: FieldInfo) -> str:
@@ -68,6 +76,11 @@ def is_secret(field: FieldInfo) -> bool:
     """True if the value must never be shown."""
     annotation = _without_none(field.annotation)
     return SecretStr in (annotation, *get_args(annotation))
+
+
+def _bare(name: str) -> str:
+    """`port` of MYSERVE_PORT and of --port."""
+    return name.upper().removeprefix(ENV_PREFIX).strip("-").replace("_", "-").lower()
 
 
 def _range(field: FieldInfo) -> str:

@@ -19,9 +19,9 @@ from myserve_ui.setting_words import (
     ENV_PREFIX,
     default_text,
     expected,
+    hint,
     is_secret,
     metavar,
-    nearest,
     option_name,
     variable_name,
 )
@@ -61,7 +61,7 @@ class Settings(BaseModel):
         min_length=1,
         description="model to serve: the default's name, a hub id, a folder or a .gguf file",
     )
-    precision: Literal["full", "nf4"] = Field(
+    precision: Literal["full", "nf4", "int8", "int4"] = Field(
         "full", description="precision that is loaded at start; the others load when asked for"
     )
     dtype: Literal["auto", "bf16", "fp16", "fp32"] = Field(
@@ -118,6 +118,12 @@ class Settings(BaseModel):
         256, ge=0, le=1_000_000, description="whole answers kept for equal greedy or seeded requests; 0 keeps none"
     )
     response_cache_mib: float = Field(16.0, ge=0, le=65536, description="memory for those answers in MiB")
+    weights_gib: float | None = Field(
+        None,
+        gt=0,
+        description="memory for the weights of all loaded precisions in GiB; the one unused for longest makes way; "
+        "default: what is free",
+    )
     threads: int | None = Field(
         None, ge=1, le=1024, description="CPU threads of the matrix products; default: torch's choice"
     )
@@ -211,7 +217,7 @@ def _read_environment(environment: Mapping[str, str]) -> dict[str, _Given]:
 def _unknown_variables(environment: Mapping[str, str]) -> list[str]:
     valid = [variable_name(name) for name in Settings.model_fields]
     unknown = [key for key in environment if key.upper().startswith(ENV_PREFIX) and key not in valid]
-    return [f"{key} is not a setting; the nearest is {nearest(key.upper(), valid)}." for key in sorted(unknown)]
+    return [f"{key} is not a setting; {hint(key, valid)}." for key in sorted(unknown)]
 
 
 class _Parser(argparse.ArgumentParser):
@@ -227,7 +233,7 @@ def _read_options(arguments: Sequence[str]) -> tuple[dict[str, _Given], list[str
     unknown = [word.partition("=")[0] for word in rest if word.startswith("-")]
     valid = [option_name(name) for name in Settings.model_fields]
     problems = [f"{option} is empty; leave it out for the default." for option in empty]
-    problems += [f"{option} is not an option; the nearest is {nearest(option, valid)}." for option in unknown]
+    problems += [f"{option} is not an option; {hint(option, valid)}." for option in unknown]
     if rest and not unknown:
         problems.append(f"{rest[0]!r} stands alone; a setting is given as --name value, and --help lists them.")
     return given, problems

@@ -27,6 +27,8 @@ ARROWS: dict[str, set[str]] = {
     "ui": WORDS | SERVICES | {"settings", "ui"},
     "selftest": BELOW_SERVING | SERVICES | {"settings"},
     "server": BELOW_SERVING | SERVICES | {"settings", "api", "ui", "server"},
+    "cli": WORDS | SERVICES | {"settings", "selftest", "server", "cli"},
+    "__main__": {"cli"},
     "app": WORDS | {"settings", "server"},
 }
 """Room -> the rooms it may import. Doors come through the services; rooms of one height never meet."""
@@ -64,14 +66,15 @@ HOMES: dict[str, set[str]] = {
     "gguf": {"models"},
     "llguidance": {"engine/grammar_compiler", "engine/grammar_matcher"},
     "safetensors": {"models"},
+    "filelock": {"models"},
     "huggingface_hub": {"models"},
     "torch": {"models", "evaluation", "bench", "selftest", *(f"engine/{name}" for name in TENSOR_FILES)},
-    "argparse": {"settings", "selftest", "bench"},
+    "argparse": {"settings", "selftest", "bench", "cli"},
 }
 """Top-level module -> the rooms (or room/file) that may import it."""
 
 NAMES_THAT_SAY_NOTHING = {"utils", "helpers", "common", "misc"}
-PRINTERS = {"app", "selftest", "__main__"}
+PRINTERS = {"app", "selftest", "commands", "__main__"}
 
 QUIET_CALLS = {
     "Annotated",

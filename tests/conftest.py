@@ -1,7 +1,8 @@
 """Typed factories that every test may ask for. Nothing here downloads, and nothing needs the network."""
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING
 
 from myserve_ui.settings import prepare_environment
 
@@ -23,12 +24,26 @@ from myserve_ui.serving.engine_pool import EnginePool
 from myserve_ui.serving.request_stream import StreamLimits
 from myserve_ui.serving.response_cache import ResponseCache
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
 MakeService = Callable[..., Awaitable[ChatService]]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Browser tests come last: once playwright runs its event loop in this thread, asyncio tests cannot run theirs."""
     items.sort(key=lambda item: item.get_closest_marker("browser") is not None)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator["Browser"]:
+    """The one browser of all tests; they are left out, with the reason, where there is none."""
+    from tests.browser.visits import CHROMIUM, chromium
+
+    if not CHROMIUM.exists():
+        pytest.skip(f"browser tests need {CHROMIUM} (Debian's package chromium)")
+    with chromium() as browser:
+        yield browser
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -93,7 +93,10 @@ GOOD = [
     ("myserve_ui/bench/__main__.py", "def main(): print(1)\nif __name__ == '__main__':\n    main()"),
     ("myserve_ui/api/sse.py", "import re\nX = re.compile('a')\ndef f(g=None): load()\nY = lambda: load()"),
     ("myserve_ui/models/tiny.py", "def make(): return lambda: load()\nMAKERS = {'a': make()}"),
-    ("app.py", "import uvicorn\nfrom myserve_ui.server import create_app\nfrom myserve_ui import __version__"),
+    (
+        "app.py",
+        "import uvicorn\nfrom myserve_ui.server.composition import create_app\nfrom myserve_ui import __version__",
+    ),
 ]
 
 

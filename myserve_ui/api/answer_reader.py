@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from myserve_ui.api.answer_pieces import ChoiceReader, EchoedPrompt, Piece, join_pieces
 from myserve_ui.api.call_parting import CallParting
 from myserve_ui.core.outputs import FinishReason, RequestOutput, Usage
-from myserve_ui.errors import GenerationFailedError, MyServeError
+from myserve_ui.errors import EngineDeadError, GenerationFailedError, MyServeError, ShuttingDownError
 
 if TYPE_CHECKING:
     from myserve_ui.serving.stream_group import StreamGroup
 
+UNAVAILABLE: Mapping[str, type[MyServeError]] = MappingProxyType(
+    {"engine_dead": EngineDeadError, "shutting_down": ShuttingDownError}
+)
+"""Failures that are the service's, not the request's: 503 where the status is not sent yet."""
 ENDED_EARLY = "The server ended this request before the answer was complete; send it again."
 
 
@@ -100,7 +105,8 @@ class AnswerReader:
 def failure_of(output: RequestOutput) -> MyServeError | None:
     """What went wrong if `output` ended its request for a reason that is no answer; never a made-up "stop"."""
     if output.finish_reason is FinishReason.ERROR:
-        return GenerationFailedError(output.error or ENDED_EARLY)
+        kind = UNAVAILABLE.get(output.error_code or "", GenerationFailedError)
+        return kind(output.error or ENDED_EARLY)
     if output.finish_reason is FinishReason.ABORT:
         return GenerationFailedError(ENDED_EARLY)
     return None

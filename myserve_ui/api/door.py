@@ -19,18 +19,27 @@ from myserve_ui.api.metrics import add_metrics_route
 from myserve_ui.api.replies import FrameMaker
 from myserve_ui.api.request_id import HEADER, RequestIdHeader
 from myserve_ui.api.request_intake import RequestIntake
+from myserve_ui.api.routes_evaluation import add_evaluation_routes
 from myserve_ui.api.routes_generation import add_generation_routes
 from myserve_ui.api.routes_plain import add_plain_routes
 from myserve_ui.api.routes_status import add_status_routes
 from myserve_ui.api.routes_tokens import add_token_routes
 from myserve_ui.api.validation import RequestLimits
+from myserve_ui.evaluation.comparisons import Comparisons
 from myserve_ui.settings import Settings
 
 if TYPE_CHECKING:
     from myserve_ui.serving.chat_service import ChatService
 
 
-def add_api(app: FastAPI, service: ChatService, settings: Settings, *, is_browser_path: Callable[[str], bool]) -> None:
+def add_api(
+    app: FastAPI,
+    service: ChatService,
+    settings: Settings,
+    *,
+    comparisons: Comparisons,
+    is_browser_path: Callable[[str], bool],
+) -> None:
     """Add the API's routes and guards to `app`.
 
     `is_browser_path` says which paths belong to the browser app: it has its own login, body limit and 404.
@@ -39,6 +48,7 @@ def add_api(app: FastAPI, service: ChatService, settings: Settings, *, is_browse
     add_generation_routes(app.router, service, intake, FrameMaker(settings))
     add_plain_routes(app.router, service, intake)
     add_token_routes(app.router, service, intake)
+    add_evaluation_routes(app.router, comparisons, intake)
     add_status_routes(app.router, service)
     add_metrics_route(app.router, service)
     app.router.routes.append(FallbackRoute(app.router.routes, is_exempt=is_browser_path))

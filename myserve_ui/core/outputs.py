@@ -68,3 +68,5 @@ class RequestOutput:
     """The stop string or token id that ended the request, if one did and it was not a plain end token."""
     error: str | None = None
     """With finish_reason ERROR: a sentence for the user."""
+    error_code: str | None = None
+    """Wire code of `error`, where it has one: shutting_down, engine_dead."""

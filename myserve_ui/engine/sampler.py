@@ -76,12 +76,6 @@ class Sampler:
             (plain if keeps_all else ranked).append(row)
         return plain, ranked
 
-    def _forbid_early_end(self, logits: torch.Tensor, sequences: SequenceOf[Sequence]) -> None:
-        for row, sequence in enumerate(sequences):
-            if sequence.num_output_tokens < sequence.params.min_tokens:
-                ids = [*self._eos_token_ids, *sequence.params.stop_token_ids]
-                logits[row, ids] = float("-inf")
-
     def _draw(self, logits: torch.Tensor, sequences: SequenceOf[Sequence]) -> torch.Tensor:
         """One token for each row of `logits` [num_drawn, vocab], any of the vocabulary."""
         return _pick(torch.softmax(_tempered(logits, sequences), dim=-1), sequences)

@@ -5,25 +5,26 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
 
-from myserve_ui import __version__
+from myserve_ui.core.memory_report import MemoryReport
 from myserve_ui.core.model_info import ModelInfo
 from myserve_ui.errors import InvalidRequestError, OverloadedError
+from myserve_ui.evaluation.circumstances import describe_circumstances
 from myserve_ui.evaluation.evidence import AnswerPair, explain
-from myserve_ui.evaluation.scoring import compare_tokens
+from myserve_ui.evaluation.plain_words import caveats
+from myserve_ui.evaluation.scoring import collect_logits
 from myserve_ui.evaluation.statistics import estimate, percentiles, perplexity
-from myserve_ui.evaluation.token_scores import TokenScores, join_scores
-from myserve_ui.evaluation.windows import make_windows
+from myserve_ui.evaluation.token_scores import TokenScores, join_scores, score_tokens
+from myserve_ui.evaluation.windows import DEFAULT_STRIDE, DEFAULT_WINDOW, MAX_WINDOW, Window, make_windows
 from myserve_ui.serving.engine_pool import EnginePool, RunningEngine
 
 MAX_TOKENS = 16_384
 """Some ten minutes of a small CPU; a longer text adds little certainty."""
-DEFAULT_WINDOW, DEFAULT_STRIDE = 512, 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,10 @@ class _Run:
     token_ids: list[int]
     scores: list[TokenScores] = field(default_factory=list)
     started: float = field(default_factory=time.monotonic)
+    tokens_read: int = 0
+    """Tokens of all windows, context included: what each model computed."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Spent by each model on them."""
 
 
 class FidelityService:
@@ -65,7 +70,7 @@ class FidelityService:
         self._pool = pool
         self._one_report = asyncio.Lock()
 
-    async def report(self, request: FidelityRequest) -> AsyncIterator[FidelityProgress]:
+    async def report(self, request: FidelityRequest) -> AsyncGenerator[FidelityProgress, None]:
         """Progress, window by window, and at the end the document.
 
         Loads what is not loaded. Raises InvalidRequestError for a text that is too short or too long, windows out of
@@ -79,29 +84,30 @@ class FidelityService:
             done, total = 0, len(run.token_ids) - 1
             for window in windows:
                 yield FidelityProgress(done, total)
-                ids = run.token_ids[window.start : window.end]
-                first = window.first_scored - window.start
-                run.scores.append(await compare_tokens(run.base, run.candidate, ids, first_scored=first))
+                run.scores.append(await _score_window(run, window))
                 done += window.num_scored
             yield FidelityProgress(done, total, await asyncio.to_thread(_document, run))
 
     async def explain(self, base: str, candidate: str, answers: AnswerPair) -> dict[str, Any]:
-        """Evidence on two answers; loads what is not loaded. See evidence.explain for the document."""
-        return await explain(await self._loaded(base), await self._loaded(candidate), answers)
+        """Evidence on two answers; loads what is not loaded. See evidence.explain for the document.
+
+        Raises InvalidRequestError for models that do not share a vocabulary.
+        """
+        engines = await self._loaded(base), await self._loaded(candidate)
+        _check_vocabularies(*engines)
+        return await explain(*engines, answers)
 
     async def _open(self, request: FidelityRequest) -> _Run:
         base, candidate = [await self._loaded(name) for name in (request.base, request.candidate)]
-        if request.window > min(base.max_model_len, candidate.max_model_len):
+        longest = min(MAX_WINDOW, base.max_model_len, candidate.max_model_len)
+        if request.window > longest:
             raise InvalidRequestError(
-                f"window is {request.window} tokens, more than the context of {base.max_model_len}.", param="window"
+                f"window is {request.window} tokens and may be {longest} at most here.", param="window"
             )
+        _check_vocabularies(base, candidate)
         ids = await asyncio.to_thread(base.loaded.tokenizer.encode, request.text)
         if ids != await asyncio.to_thread(candidate.loaded.tokenizer.encode, request.text):
-            raise InvalidRequestError(
-                f"{base.info.id} and {candidate.info.id} read the text as different tokens, so their scores cannot be "
-                "compared; choose two precisions of one model.",
-                param="candidate",
-            )
+            raise _different_tokens(base, candidate)
         if len(ids) > MAX_TOKENS:
             raise InvalidRequestError(
                 f"The text has {len(ids)} tokens and a report takes at most {MAX_TOKENS}; send a shorter one.",
@@ -115,13 +121,41 @@ class FidelityService:
         return self._pool.engine(name)
 
 
+async def _score_window(run: _Run, window: Window) -> TokenScores:
+    """One model after the other; a model that is compared with itself computes once."""
+    ids = run.token_ids[window.start : window.end]
+    first = window.first_scored - window.start
+    run.tokens_read += len(ids)
+    logits: list[torch.Tensor] = []
+    for side, engine in {"base": run.base, "candidate": run.candidate}.items():
+        if side == "candidate" and engine is run.base:
+            logits.append(logits[0])
+            continue
+        started = time.monotonic()
+        logits.append(await collect_logits(engine, ids, first_scored=first))
+        run.seconds[side] = run.seconds.get(side, 0.0) + time.monotonic() - started
+    return await asyncio.to_thread(score_tokens, logits[0], logits[1], ids[first:])
+
+
+def _check_vocabularies(base: RunningEngine, candidate: RunningEngine) -> None:
+    if base.loaded.tokenizer.vocab_size != candidate.loaded.tokenizer.vocab_size:
+        raise _different_tokens(base, candidate)
+
+
+def _different_tokens(base: RunningEngine, candidate: RunningEngine) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"{base.info.id} and {candidate.info.id} read text as different tokens, so their scores cannot be compared; "
+        "choose two precisions of one model.",
+        param="candidate",
+    )
+
+
 def _document(run: _Run) -> dict[str, Any]:
     """The report as JSON has it; keys as docs/metrics names them, shares in 0..1, divergence in nats."""
     scores = join_scores(run.scores)
-    seconds = time.monotonic() - run.started
     return {
         "kind": "fidelity",
-        "version": __version__,
+        **describe_circumstances(),
         "base": run.base.info.id,
         "candidate": run.candidate.info.id,
         "model": run.base.info.name,
@@ -132,9 +166,15 @@ def _document(run: _Run) -> dict[str, Any]:
         "bos": run.token_ids[0] == run.base.loaded.bos_token_id,
         "percentile_method": "nearest rank",
         **summarise(scores),
-        "memory": {"base": memory_of(run.base.info), "candidate": memory_of(run.candidate.info)},
-        "speed": {"seconds": seconds, "tokens_per_second": 2 * len(scores) / seconds},
-        "note": run.base.info.note,
+        "memory": {
+            side: memory_of(engine.info, engine.loaded.memory)
+            for side, engine in (("base", run.base), ("candidate", run.candidate))
+        },
+        "speed": {
+            "seconds": time.monotonic() - run.started,
+            **{side: {"scoring_tokens_per_second": run.tokens_read / spent} for side, spent in run.seconds.items()},
+        },
+        "notes": caveats(run.base.info, run.candidate.info),
         "tokens": _token_rows(run, scores),
     }
 
@@ -155,8 +195,12 @@ def summarise(scores: TokenScores) -> dict[str, Any]:
     }
 
 
-def memory_of(info: ModelInfo) -> dict[str, Any]:
-    """What a model's weights and cache take."""
+def memory_of(info: ModelInfo, weights: MemoryReport | None = None) -> dict[str, Any]:
+    """What a model's weights and cache take; `weights` adds what is in how many bits."""
+    detail = {
+        "bits_per_quantized_parameter": weights.bits_per_quantized_parameter if weights else None,
+        "bytes_by_format": weights.bytes_by_format() if weights else None,
+    }
     return {
         "precision": info.precision,
         "dtype": info.dtype,
@@ -165,6 +209,7 @@ def memory_of(info: ModelInfo) -> dict[str, Any]:
         "num_parameters": info.num_parameters,
         "bits_per_parameter": info.bits_per_parameter,
         "kv_bytes_per_token": info.kv_bytes_per_token,
+        **detail,
     }
 
 

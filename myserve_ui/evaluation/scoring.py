@@ -1,4 +1,4 @@
-"""Logits of given ids from a serving engine, and the scores of two engines beside each other."""
+"""Logits of given ids from a serving engine, and how far rounding alone moves them."""
 
 from __future__ import annotations
 
@@ -20,21 +20,6 @@ async def collect_logits(engine: RunningEngine, token_ids: Sequence[int], *, fir
     parts: list[torch.Tensor] = []
     await score_prompt(engine, token_ids, parts.append, first_scored=first_scored)
     return torch.cat(parts)
-
-
-async def compare_tokens(
-    base: RunningEngine, candidate: RunningEngine, token_ids: Sequence[int], *, first_scored: int = 1
-) -> TokenScores:
-    """Scores of `token_ids` from `first_scored` on under both engines."""
-    if base is candidate:
-        logits = await collect_logits(base, token_ids, first_scored=first_scored)
-        pair = (logits, logits)
-    else:
-        pair = (
-            await collect_logits(base, token_ids, first_scored=first_scored),
-            await collect_logits(candidate, token_ids, first_scored=first_scored),
-        )
-    return await asyncio.to_thread(score_tokens, *pair, token_ids[first_scored:])
 
 
 async def measure_noise(engine: RunningEngine, token_ids: Sequence[int], *, first_scored: int = 1) -> TokenScores:

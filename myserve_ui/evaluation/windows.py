@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 from myserve_ui.errors import InvalidRequestError
 
+DEFAULT_WINDOW, DEFAULT_STRIDE = 512, 256
 MIN_WINDOW = 2
+MAX_WINDOW = 2048
+"""The logits of a window are kept for both models: a row of the vocabulary in float32 for each token."""
 
 
 @dataclass(frozen=True, slots=True)

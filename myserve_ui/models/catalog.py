@@ -10,8 +10,8 @@ from pathlib import Path
 
 from myserve_ui.core.model_info import LoadState, ModelInfo
 from myserve_ui.errors import ModelNotFoundError
-from myserve_ui.models.default_model import DEFAULT_MODEL_NAME, DEFAULT_MODEL_NOTE
-from myserve_ui.models.quantization import PRECISIONS, why_unavailable
+from myserve_ui.models.default_model import DEFAULT_MODEL_INT4_NOTE, DEFAULT_MODEL_NAME, DEFAULT_MODEL_NOTE
+from myserve_ui.models.quantization import NOTES, PRECISIONS, why_unavailable
 
 
 class SourceKind(StrEnum):
@@ -81,7 +81,6 @@ class Catalog:
 def build_catalog(*, model: str, precision: str, device: str) -> Catalog:
     """The catalog of the operator's `model`; `precision` is the default's, `device` decides what is possible."""
     source = find_source(model)
-    note = DEFAULT_MODEL_NOTE if source.kind is SourceKind.DEFAULT else None
     created = int(time.time())
     return Catalog(
         CatalogEntry(
@@ -90,10 +89,19 @@ def build_catalog(*, model: str, precision: str, device: str) -> Catalog:
             precision=name,
             created=created,
             unavailable_reason=why_unavailable(name, device),
-            note=note,
+            note=_note(source, name),
         )
         for name in sorted(PRECISIONS, key=lambda name: name != precision)
     )
+
+
+def _note(source: ModelSource, precision: str) -> str | None:
+    """Where the weights come from and what the precision does to them."""
+    is_default = source.kind is SourceKind.DEFAULT
+    notes = [DEFAULT_MODEL_NOTE if is_default else None, NOTES.get(precision)]
+    if is_default and precision == "int4":
+        notes.append(DEFAULT_MODEL_INT4_NOTE)
+    return " ".join(filter(None, notes)) or None
 
 
 def find_source(model: str) -> ModelSource:

@@ -17,7 +17,7 @@ def read_chat_template(setting: str) -> str:
         ImmutableSandboxedEnvironment(extensions=["jinja2.ext.loopcontrols"]).parse(text)
     except jinja2.TemplateSyntaxError as error:
         raise ModelLoadError(
-            f"MYSERVE_CHAT_TEMPLATE is no Jinja template: {error.message} in line {error.lineno}."
+            f"--chat-template or MYSERVE_CHAT_TEMPLATE is no Jinja template: {error.message} in line {error.lineno}."
         ) from None
     return text
 
@@ -31,5 +31,6 @@ def _read_file(setting: str) -> str:
         return Path(setting).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         raise ModelLoadError(
-            "MYSERVE_CHAT_TEMPLATE is no readable file and no Jinja template: give a path, or the template itself."
+            "--chat-template or MYSERVE_CHAT_TEMPLATE is no readable file and no Jinja template: "
+            "give a path, or the template itself."
         ) from None

@@ -52,7 +52,7 @@ def read_checkpoint(folder: Path, name: str, *, trust_remote_code: bool) -> Chec
 
 def _read_config_file(folder: Path, name: str) -> dict[str, Any]:
     if not folder.is_dir():
-        raise ModelLoadError(f"There is no folder {name!r}: check MYSERVE_MODEL.")
+        raise ModelLoadError(f"There is no folder {name!r}: check --model or MYSERVE_MODEL.")
     try:
         raw = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except FileNotFoundError:

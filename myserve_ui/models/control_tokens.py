@@ -9,6 +9,7 @@ from tokenizers import Tokenizer as RustTokenizer
 from transformers import PreTrainedTokenizerBase
 
 from myserve_ui.errors import InvalidRequestError
+from myserve_ui.models.rust_encoding import encode_beside_others
 
 START, END = "\ufdd0", "\ufdd1"
 """Noncharacters: Unicode keeps them for a program's own use, so dropping them from a message loses no text."""
@@ -47,7 +48,7 @@ class ControlTokens:
     def encode(self, chat: str) -> list[int]:
         """Ids of a rendered chat. A template may have cut a marked token in two; lone markers are dropped."""
         pieces = self._marked.split(chat)
-        token_ids = _encode(self._as_ids, pieces[0])
+        token_ids = encode_beside_others(self._as_ids, pieces[0])
         for index, piece in enumerate(pieces[1:], start=1):
             is_marked = index % 2 == 1
             if piece:
@@ -69,17 +70,13 @@ def _written(marker: str) -> str:
     return f"(?:{marker}|\\\\u{ord(marker):04x})"
 
 
-def _encode(tokenizer: RustTokenizer, text: str) -> list[int]:
-    return list(tokenizer.encode(text, add_special_tokens=False).ids)
-
-
 def _encode_inside(tokenizer: RustTokenizer, piece: str) -> list[int]:
     """Ids of a piece from the middle of a text: after a newline, so that no leading space is put before it."""
-    newline_ids = _encode(tokenizer, "\n")
-    token_ids = _encode(tokenizer, "\n" + piece)
+    newline_ids = encode_beside_others(tokenizer, "\n")
+    token_ids = encode_beside_others(tokenizer, "\n" + piece)
     if token_ids[: len(newline_ids)] == newline_ids:
         return token_ids[len(newline_ids) :]
-    return _encode(tokenizer, piece)
+    return encode_beside_others(tokenizer, piece)
 
 
 def _any_of(tokens: Iterable[str]) -> str:

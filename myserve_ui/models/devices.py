@@ -32,7 +32,9 @@ def bound_threads(threads: int | None) -> None:
 def resolve_device(device: str) -> torch.device:
     """The device meant: auto is CUDA if there, else the CPU. Raises ModelLoadError if it is absent."""
     if (problem := find_device_problem(device)) is not None:
-        raise ModelLoadError(f"The device {device} cannot be used: {problem}; set MYSERVE_DEVICE to auto or cpu.")
+        raise ModelLoadError(
+            f"The device {device} cannot be used: {problem}; choose auto or cpu with --device or MYSERVE_DEVICE."
+        )
     if device == "auto":
         return torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
     return torch.device("cuda", 0) if device == "cuda" else torch.device(device)

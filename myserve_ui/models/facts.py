@@ -34,7 +34,9 @@ def find_context_length(
     stated = [value for each in LENGTH_NAMES if isinstance(value := getattr(text, each, None), int) and value > 0]
     own = stated[0] if stated else min(tokenizer.model_max_length, NO_LENGTH_STATED)
     if limit is not None and limit > own:
-        raise ModelLoadError(f"MYSERVE_MAX_MODEL_LEN is {limit}, but {name} has a context of {own} tokens.")
+        raise ModelLoadError(
+            f"--max-model-len or MYSERVE_MAX_MODEL_LEN is {limit}, but {name} has a context of {own} tokens."
+        )
     return own if limit is None else limit
 
 

@@ -4,17 +4,31 @@ from __future__ import annotations
 
 import gc
 import logging
-import shutil
-import tempfile
-import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GgufConfig, PreTrainedModel
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GgufConfig,
+    PretrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    modeling_gguf_pytorch_utils,
+)
 
 from myserve_ui.errors import ModelLoadError
+from myserve_ui.models.cache_folder import (
+    FOLDER,
+    explain_cache_errors,
+    only_one_process,
+    replace_folder,
+    unfinished_folder,
+)
 from myserve_ui.models.manifest import fingerprint, is_whole, write_manifest
 from myserve_ui.models.progress import OnProgress
 from myserve_ui.models.quiet import quiet_libraries
@@ -23,54 +37,60 @@ logger = logging.getLogger(__name__)
 
 STAGE = "converting the GGUF file, once"
 CHECKING = "checking the converted weights"
-UNFINISHED = ".unfinished-"
+WRITING = "writing the converted weights"
+HASHING = "taking the checksums of the converted weights"
+TOKENIZER_READ, CONFIG_READ, TENSORS_BEGIN = 0.2, 0.35, 0.85
+"""The usual shares of the time when these are done. Each part reads the file's lists of words anew, which is slow."""
+
 UNREADABLE = (ValueError, KeyError, IndexError, TypeError, NotImplementedError, EOFError)
 """What transformers and gguf raise for a file that they do not understand."""
 
-ABANDONED_AFTER_SECONDS = 3600.0
-
 
 def convert_gguf(gguf: Path, *, cache: Path, on_progress: OnProgress) -> Path:
-    """The folder with the converted `gguf`, made if it is missing or damaged.
+    """The folder with the converted `gguf`, made if it is missing or damaged; one process makes it, others wait.
 
-    Each process converts into a folder of its own and renames it at the end, so that nobody sees a half-written copy
-    and two processes at once do not meet. Raises OSError (no space, no permission) and what transformers raises.
+    Raises ModelLoadError if the GGUF cannot be read or the cache cannot be written, and what transformers raises.
     """
-    target = cache / "models" / f"{gguf.stem}-{fingerprint(gguf)}"
+    target = cache / FOLDER / f"{gguf.stem}-{fingerprint(gguf)}"
     on_progress(CHECKING, None)
     if is_whole(target):
         return target
-    if target.exists():
-        logger.warning("the converted copy of %s is damaged; converting again", gguf.name)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    _remove_abandoned(target.parent)
-    with _unfinished_folder(target.parent) as folder:
-        _convert(gguf, folder, on_progress)
-        write_manifest(folder)
-        _put_in_place(folder, target)
-    on_progress(STAGE, 1.0)
+    with only_one_process(target, on_progress):
+        if not is_whole(target):
+            _make(gguf, target, on_progress)
     return target
 
 
-def _convert(gguf: Path, folder: Path, on_progress: OnProgress) -> None:
-    """Write tokenizer, configuration and weights. The fractions are the parts' usual shares of the time."""
-    with quiet_libraries(), _no_garbage_collection():
-        on_progress(STAGE, 0.0)
+def _make(gguf: Path, target: Path, on_progress: OnProgress) -> None:
+    if target.exists():
+        logger.warning("the converted copy of %s is damaged; converting again", gguf.name)
+    with quiet_libraries(), unfinished_folder(target) as folder:
+        tokenizer, model = _read(gguf, on_progress)
+        with explain_cache_errors():
+            on_progress(WRITING, None)
+            model.save_pretrained(folder)
+            tokenizer.save_pretrained(folder)
+            on_progress(HASHING, None)
+            write_manifest(folder)
+            replace_folder(folder, target)
+
+
+def _read(gguf: Path, on_progress: OnProgress) -> tuple[PreTrainedTokenizerBase, PreTrainedModel]:
+    on_progress(STAGE, 0.0)
+    with _no_garbage_collection(), _reporting_tensors(on_progress):
         try:
             tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
-            on_progress(STAGE, 0.2)
-            model = _read_weights(gguf)
+            on_progress(STAGE, TOKENIZER_READ)
+            config = AutoConfig.from_pretrained(gguf.parent, gguf_file=gguf.name)
+            on_progress(STAGE, CONFIG_READ)
+            return tokenizer, _read_weights(gguf, config)
         except UNREADABLE as error:
             raise ModelLoadError(
                 f"{gguf.name} cannot be read: it is damaged, or of an architecture that transformers does not convert."
             ) from error
-        on_progress(STAGE, 0.85)
-        model.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
 
 
-def _read_weights(gguf: Path) -> PreTrainedModel:
-    config = AutoConfig.from_pretrained(gguf.parent, gguf_file=gguf.name)
+def _read_weights(gguf: Path, config: PretrainedConfig) -> PreTrainedModel:
     model, report = AutoModelForCausalLM.from_pretrained(
         gguf.parent,
         gguf_file=gguf.name,
@@ -88,32 +108,22 @@ def _read_weights(gguf: Path) -> PreTrainedModel:
     return model
 
 
-def _put_in_place(folder: Path, target: Path) -> None:
-    """Rename `folder` to `target`; where another process was quicker, its whole copy stays."""
-    if target.exists() and not is_whole(target):
-        target.rename(folder.with_name(f"{folder.name}-damaged"))
-        shutil.rmtree(folder.with_name(f"{folder.name}-damaged"), ignore_errors=True)
-    try:
-        folder.rename(target)
-    except OSError:
-        if not is_whole(target):
-            raise
-
-
 @contextmanager
-def _unfinished_folder(parent: Path) -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=parent))
+def _reporting_tensors(on_progress: OnProgress) -> Iterator[None]:
+    """transformers draws a bar over the tensors that its switch for bars does not reach: report in its place."""
+
+    def report(tensors: Iterable[Any], **_words: object) -> Iterator[Any]:
+        tensors = list(tensors)
+        for done, tensor in enumerate(tensors):
+            on_progress(STAGE, TENSORS_BEGIN + (1.0 - TENSORS_BEGIN) * done / len(tensors))
+            yield tensor
+
+    bar = modeling_gguf_pytorch_utils.tqdm
+    modeling_gguf_pytorch_utils.tqdm = report
     try:
-        yield folder
+        yield
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _remove_abandoned(parent: Path) -> None:
-    """Clear what a killed process left half-written."""
-    for folder in parent.glob(f"{UNFINISHED}*"):
-        if time.time() - folder.stat().st_mtime > ABANDONED_AFTER_SECONDS:
-            shutil.rmtree(folder, ignore_errors=True)
+        modeling_gguf_pytorch_utils.tqdm = bar
 
 
 @contextmanager

@@ -91,8 +91,8 @@ def _find_in_cache(repo: str, hub: Hub, patterns: tuple[str, ...], error: Except
         status = error.response.status_code if isinstance(error, HfHubHTTPError) else None
         answer = f"the hub answered {status}" if status else "the model hub cannot be reached"
         raise ModelLoadError(
-            f"{repo} is not on this machine and {answer}: connect, or set MYSERVE_MODEL to a local folder, "
-            "a .gguf file or the default model."
+            f"{repo} is not on this machine and {answer}: connect, or choose a local folder, "
+            "a .gguf file or the default model with --model or MYSERVE_MODEL."
         ) from error
 
 

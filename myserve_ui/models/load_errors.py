@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ import torch
 from safetensors import SafetensorError
 
 from myserve_ui.errors import ModelLoadError, MyServeError
+from myserve_ui.models.system_errors import FULL_DISK, find_errno
 
 logger = logging.getLogger(__name__)
 
@@ -19,30 +19,39 @@ OUT_OF_MEMORY = ("not enough memory", "out of memory", "can't allocate memory")
 
 @contextmanager
 def explain_load_errors(name: str) -> Iterator[None]:
-    """Raise ModelLoadError for any failure inside the block; the details go to the log, not into the sentence."""
+    """Raise ModelLoadError for any failure inside the block. Only what no sentence explains shows its traceback."""
     try:
         yield
     except MyServeError:
         raise
     except Exception as error:
-        logger.exception("loading %s failed", name)
-        raise ModelLoadError(_explain(name, error)) from error
+        sentence = _explain(name, error)
+        logger.log(logging.DEBUG if sentence else logging.ERROR, "loading %s failed", name, exc_info=True)
+        raise ModelLoadError(sentence or _unexplained(name)) from error
 
 
-def _explain(name: str, error: Exception) -> str:
+def _explain(name: str, error: Exception) -> str | None:
+    """A sentence for the kinds of failure that are to be expected. The cache folder explains its own."""
     if _is_out_of_memory(error):
         return (
-            f"{name} does not fit into memory: choose a smaller model, 4 bits with MYSERVE_PRECISION=nf4, "
-            "or 16 bits with MYSERVE_DTYPE=bf16."
+            f"{name} does not fit into memory: choose a smaller model, 4 bits with --precision nf4 or "
+            "MYSERVE_PRECISION=nf4, or 16 bits with --dtype bf16 or MYSERVE_DTYPE=bf16."
         )
+    if find_errno(error) in FULL_DISK:
+        return f"There is no room for the files of {name}: free some, or set HF_HOME to a folder elsewhere."
     if isinstance(error, SafetensorError):
         return f"The weights of {name} are damaged or incomplete: download or copy them again."
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return "There is no space left for the model's files: free some, or set MYSERVE_CACHE to another folder."
     if isinstance(error, PermissionError | NotADirectoryError | FileExistsError):
-        return "The model's files may not be read or written here: set MYSERVE_CACHE to a folder of your own."
-    if isinstance(error, ImportError):
-        return f"{name} needs a package that is not installed ({error.name or 'see the log'}): install it first."
+        return (
+            f"The files of {name} may not be read or written: change their permissions, or set HF_HOME to a folder of "
+            "your own if they come from the hub."
+        )
+    if isinstance(error, ImportError) and error.name:
+        return f"{name} needs a package that is not installed ({error.name}): install it first."
+    return None
+
+
+def _unexplained(name: str) -> str:
     return f"{name} could not be loaded; the log has the details. Try another model or the default one."
 
 

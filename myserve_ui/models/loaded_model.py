@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from myserve_ui.core.memory_report import MemoryReport
 from myserve_ui.core.model_info import ModelInfo
 from myserve_ui.core.sampling_params import SamplingDefaults
 from myserve_ui.core.tokenizer import Tokenizer
@@ -26,6 +27,8 @@ class LoadedModel:
     bos_token_id: int | None = None
     defaults: SamplingDefaults = field(default_factory=SamplingDefaults)
     dtype: torch.dtype = torch.float32
-    """Of activations; 4-bit weights are expanded to it."""
+    """Of activations between layers, keys and values; nf4 weights are expanded to it."""
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     """Where input ids go; a model over several devices keeps its embedding here."""
+    memory: MemoryReport | None = None
+    """What the weights take, tensor by tensor; None for models that were not loaded from files."""

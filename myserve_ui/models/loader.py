@@ -19,12 +19,13 @@ from myserve_ui.models.devices import resolve_device, resolve_dtype
 from myserve_ui.models.facts import find_context_length, find_end_tokens, find_sampling_defaults
 from myserve_ui.models.gguf_conversion import convert_gguf
 from myserve_ui.models.hub import Hub, fetch_from_hub
+from myserve_ui.models.int4_model import pack_int4
 from myserve_ui.models.load_errors import explain_load_errors
 from myserve_ui.models.loaded_model import LoadedModel
-from myserve_ui.models.memory import count_kv_bytes_per_token, measure_weights
+from myserve_ui.models.memory import count_kv_bytes_per_token, measure_memory
 from myserve_ui.models.placement import check_room, choose_device_map
 from myserve_ui.models.progress import OnProgress, ignore_progress
-from myserve_ui.models.quantization import nf4_config, settle_4bit_layers
+from myserve_ui.models.quantization import dtype_to_read, quantization_config, settle_4bit_layers
 from myserve_ui.models.quiet import quiet_libraries
 from myserve_ui.models.tokenizer import HuggingFaceTokenizer
 
@@ -58,6 +59,7 @@ def load_model(entry: CatalogEntry, *, options: LoadOptions, on_progress: OnProg
         tokenizer = _load_tokenizer(checkpoint, options, template)
         dtype = resolve_dtype(options.dtype, device=device, checkpoint=checkpoint.dtype)
         model = _load_module(entry, checkpoint, options, device=device, dtype=dtype)
+        _settle(model, entry.precision, dtype, on_progress)
         return _describe(entry, model, tokenizer, options, dtype=dtype)
 
 
@@ -71,7 +73,7 @@ def _fetch(source: ModelSource, options: LoadOptions, on_progress: OnProgress) -
         return Path(source.location)
     gguf = find_default_gguf() if source.kind is SourceKind.DEFAULT else Path(source.location)
     if not gguf.is_file():
-        raise ModelLoadError(f"There is no file {source.name}.gguf where MYSERVE_MODEL says: check the path.")
+        raise ModelLoadError(f"There is no file {source.name}.gguf: check the path in --model or MYSERVE_MODEL.")
     return convert_gguf(gguf, cache=options.cache, on_progress=on_progress)
 
 
@@ -94,14 +96,15 @@ def _load_module(
     """The module in eval mode on its device. A tensor missing from the files is an error, never a random one."""
     if checkpoint.is_quantized and entry.precision != "full":
         raise PrecisionUnavailableError(f"{entry.source.name} is stored in fewer bits already; ask for it as it is.")
-    check_room(checkpoint, entry, device=device, dtype=dtype)
+    read_as = dtype_to_read(entry.precision, dtype, stored=checkpoint.dtype)
+    check_room(checkpoint, entry, device=device, dtype=read_as)
     with quiet_libraries():
         model, report = AutoModelForCausalLM.from_pretrained(
             checkpoint.folder,
             config=checkpoint.config,
-            dtype=dtype,
-            device_map=choose_device_map(checkpoint, entry, options.device, device=device, dtype=dtype),
-            quantization_config=nf4_config(dtype) if entry.precision == "nf4" else None,
+            dtype=read_as,
+            device_map=choose_device_map(checkpoint, entry, options.device, device=device, dtype=read_as),
+            quantization_config=quantization_config(entry.precision, dtype),
             use_safetensors=True,
             local_files_only=True,
             trust_remote_code=options.trust_remote_code,
@@ -112,11 +115,17 @@ def _load_module(
             f"The weights of {entry.source.name} are incomplete ({len(report['missing_keys'])} tensors are missing): "
             "download or copy them again."
         )
-    if entry.precision == "nf4":
-        settle_4bit_layers(model)
-    gc.collect()
     assert isinstance(model, PreTrainedModel)
     return model.eval().requires_grad_(False)
+
+
+def _settle(model: PreTrainedModel, precision: str, dtype: torch.dtype, on_progress: OnProgress) -> None:
+    """Bring the weights to the form they are served in."""
+    if precision == "nf4":
+        settle_4bit_layers(model)
+    elif precision == "int4":
+        pack_int4(model, dtype, on_progress=on_progress)
+    gc.collect()
 
 
 def _describe(
@@ -131,7 +140,7 @@ def _describe(
     output = model.get_output_embeddings()
     vocab_size = model.config.get_text_config().vocab_size if output is None else output.weight.shape[0]
     context_length = find_context_length(entry.source.name, model.config, tokenizer, limit=options.max_model_len)
-    weights = measure_weights(model)
+    memory = measure_memory(model)
     device = model.get_input_embeddings().weight.device
     served_tokenizer = HuggingFaceTokenizer(tokenizer, vocab_size=vocab_size)
     info = replace(
@@ -140,8 +149,8 @@ def _describe(
         dtype=str(dtype).removeprefix("torch."),
         device=str(device),
         context_length=context_length,
-        num_parameters=weights.num_parameters,
-        weight_bytes=weights.weight_bytes,
+        num_parameters=memory.num_parameters,
+        weight_bytes=memory.weight_bytes,
         kv_bytes_per_token=count_kv_bytes_per_token(model.config, dtype),
         has_chat_template=served_tokenizer.has_chat_template,
         takes_tools=served_tokenizer.takes_tools,
@@ -156,4 +165,5 @@ def _describe(
         defaults=find_sampling_defaults(model),
         dtype=dtype,
         device=device,
+        memory=memory,
     )

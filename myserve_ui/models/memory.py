@@ -1,44 +1,43 @@
-"""What a model weighs: every byte that stays in memory, counted once, and the parameters these bytes stand for."""
+"""Weighs a loaded module: every byte that stays in memory, once, and the parameters these bytes stand for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from transformers import PretrainedConfig
+from transformers import PretrainedConfig, PreTrainedModel
+
+from myserve_ui.core.memory_report import MemoryReport, WeightGroup
+from myserve_ui.models.int4_linear import Int4Linear
+
+_Identity = tuple[str, int]
+LAYER_NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
 
 
 @dataclass(frozen=True, slots=True)
-class WeightReport:
-    """Bytes and counts of one module's weights."""
+class _Part:
+    """One parameter or buffer with what is needed to read it."""
 
-    weight_bytes: int
-    """Parameters, buffers and quantisation states (absmax, nested absmax, codes); tied tensors once."""
+    name: str
+    format: str
     num_parameters: int
-    """As the unquantised model has them: a packed tensor counts the numbers it stands for."""
-    bytes_by_dtype: dict[str, int]
-    """Bytes of parameters and buffers by dtype; packed weights are "4-bit", their states "quantisation state"."""
-    four_bit_modules: tuple[str, ...]
-    """Names of the modules whose weight is in 4 bits."""
+    weight: torch.Tensor
+    state: tuple[torch.Tensor, ...] = ()
 
 
-def measure_weights(module: torch.nn.Module) -> WeightReport:
-    """Count `module`'s weights as they lie in memory now."""
-    bytes_by_dtype: dict[str, int] = {}
-    seen: set[tuple[str, int]] = set()
-    for label, tensor in _labelled_tensors(module):
-        if (identity := _identity(tensor)) not in seen:
-            seen.add(identity)
-            bytes_by_dtype[label] = bytes_by_dtype.get(label, 0) + tensor.numel() * tensor.element_size()
-    return WeightReport(
-        weight_bytes=sum(bytes_by_dtype.values()),
-        num_parameters=_count_parameters(module),
-        bytes_by_dtype=bytes_by_dtype,
-        four_bit_modules=tuple(
-            name for name, part in module.named_modules() if _state(getattr(part, "weight", None)) is not None
-        ),
+def measure_memory(module: torch.nn.Module) -> MemoryReport:
+    """Weigh `module` as it is now: parameters, buffers and quantisation states, shared tensors once."""
+    parts: dict[_Identity, _Part] = {}
+    names: dict[_Identity, list[str]] = {}
+    for part in _parts(module):
+        parts.setdefault(_identity(part.weight), part)
+        names.setdefault(_identity(part.weight), []).append(part.name)
+    tied = tuple(tuple(shared) for shared in names.values() if len(shared) > 1)
+    return MemoryReport(
+        groups=_grouped(_without_shared_states(parts.values())), tied=tied, lookup=_find_lookup(module, tied)
     )
 
 
@@ -54,22 +53,75 @@ def count_kv_bytes_per_token(config: PretrainedConfig, dtype: torch.dtype) -> in
     return int(2 * layers * kv_heads * head_dim * dtype.itemsize)
 
 
-def _labelled_tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    for parameter in module.parameters():
-        state = _state(parameter)
-        yield ("4-bit" if state is not None else _dtype_name(parameter)), parameter
-        for tensor in _state_tensors(state):
-            yield "quantisation state", tensor
-    for buffer in module.buffers():
-        yield _dtype_name(buffer), buffer
+def _find_lookup(module: torch.nn.Module, tied: tuple[tuple[str, ...], ...]) -> str | None:
+    """The input embedding of a transformers model, unless it is tied to the head."""
+    if not isinstance(module, PreTrainedModel):
+        return None
+    embedding = module.get_input_embeddings()
+    name = next(f"{name}.weight" for name, part in module.named_modules() if part is embedding)
+    return None if any(name in shared for shared in tied) else name
 
 
-def _state(parameter: torch.Tensor | None) -> Any | None:
-    """bitsandbytes' state of a packed weight: absmax, code, shape, and a second state if absmax is packed too."""
-    return getattr(parameter, "quant_state", None)
+def _without_shared_states(parts: Iterable[_Part]) -> Iterator[_Part]:
+    """Layers may share a code table: it belongs to the first."""
+    seen: set[_Identity] = set()
+    for part in parts:
+        own = tuple(tensor for tensor in part.state if _identity(tensor) not in seen)
+        seen.update(map(_identity, own))
+        yield replace(part, state=own)
+
+
+def _grouped(parts: Iterable[_Part]) -> tuple[WeightGroup, ...]:
+    members: dict[tuple[str, str], list[_Part]] = {}
+    for part in parts:
+        members.setdefault((LAYER_NUMBER.sub("*", part.name), part.format), []).append(part)
+    groups = [_group(pattern, format_name, parts) for (pattern, format_name), parts in members.items()]
+    return tuple(sorted(groups, key=lambda group: -group.weight_bytes))
+
+
+def _group(pattern: str, format_name: str, parts: list[_Part]) -> WeightGroup:
+    state_bytes = sum(tensor.nbytes for part in parts for tensor in part.state)
+    return WeightGroup(
+        pattern=pattern,
+        format=format_name,
+        num_tensors=len(parts),
+        num_parameters=sum(part.num_parameters for part in parts),
+        weight_bytes=sum(part.weight.nbytes for part in parts) + state_bytes,
+        state_bytes=state_bytes,
+    )
+
+
+def _parts(module: torch.nn.Module) -> Iterator[_Part]:
+    for name, owner in module.named_modules():
+        prefix = f"{name}." if name else ""
+        if isinstance(owner, Int4Linear):
+            yield from _int4_parts(prefix, owner)
+            continue
+        for child, parameter in owner.named_parameters(recurse=False):
+            yield _parameter_part(f"{prefix}{child}", owner, parameter)
+        for child, buffer in owner.named_buffers(recurse=False):
+            yield _Part(f"{prefix}{child}", _dtype_name(buffer), 0, buffer)
+
+
+def _int4_parts(prefix: str, layer: Int4Linear) -> Iterator[_Part]:
+    count = layer.out_features * layer.in_features
+    yield _Part(f"{prefix}weight", "int4", count, layer.packed_weight, (layer.scales_and_zeros,))
+    if layer.bias is not None:
+        yield _Part(f"{prefix}bias", _dtype_name(layer.bias), layer.bias.numel(), layer.bias)
+
+
+def _parameter_part(name: str, owner: torch.nn.Module, parameter: torch.nn.Parameter) -> _Part:
+    """A packed tensor of bitsandbytes counts the numbers it stands for, and its state belongs to it."""
+    if (state := getattr(parameter, "quant_state", None)) is not None:
+        count = torch.Size(state.shape).numel()
+        return _Part(name, state.quant_type, count, parameter, tuple(_state_tensors(state)))
+    if (scales := _int8_scales(owner, parameter)) is not None:
+        return _Part(name, "int8", parameter.numel(), parameter, (scales,))
+    return _Part(name, _dtype_name(parameter), parameter.numel(), parameter)
 
 
 def _state_tensors(state: Any | None) -> Iterator[torch.Tensor]:
+    """absmax and code, and those of the second state where absmax is packed too."""
     if state is None:
         return
     for value in (state.absmax, state.code, getattr(state, "offset", None)):
@@ -78,13 +130,15 @@ def _state_tensors(state: Any | None) -> Iterator[torch.Tensor]:
     yield from _state_tensors(getattr(state, "state2", None))
 
 
-def _count_parameters(module: torch.nn.Module) -> int:
-    """Tied parameters once: `parameters()` gives each object once."""
-    states = ((parameter, _state(parameter)) for parameter in module.parameters())
-    return sum(parameter.numel() if state is None else torch.Size(state.shape).numel() for parameter, state in states)
+def _int8_scales(owner: torch.nn.Module, parameter: torch.Tensor) -> torch.Tensor | None:
+    """A scale a row; bitsandbytes moves them from the weight to the layer at the first forward."""
+    if parameter.dtype is not torch.int8:
+        return None
+    scales = getattr(parameter, "SCB", None)
+    return scales if scales is not None else getattr(getattr(owner, "state", None), "SCB", None)
 
 
-def _identity(tensor: torch.Tensor) -> tuple[str, int]:
+def _identity(tensor: torch.Tensor) -> _Identity:
     return str(tensor.device), tensor.data_ptr()
 
 

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 import psutil
 import torch
 
-from myserve_ui.errors import ModelLoadError
+from myserve_ui.errors import NotEnoughMemoryError
 from myserve_ui.models.catalog import CatalogEntry
 from myserve_ui.models.checkpoint import Checkpoint
 
-NF4_BYTES_PER_PARAMETER = 0.6
-"""4 bits, a byte of absmax for 64 numbers, and a share for the embedding, which stays in 16 or 32 bits."""
+BYTES_PER_PARAMETER = MappingProxyType({"nf4": 0.6, "int8": 1.1})
+"""Packed while they are read: the bits, their scales, and a share for the embedding, which stays in 16 or 32 bits."""
 
 ROOM_FOR_THE_REST = 0.9
 """Of a device's free memory; keys, values and activations need some too."""
 
 
 def check_room(checkpoint: Checkpoint, entry: CatalogEntry, *, device: torch.device, dtype: torch.dtype) -> None:
-    """Raise ModelLoadError before a load that would end in the kernel killing the process."""
+    """Raise NotEnoughMemoryError before a load that would end in the kernel killing the process.
+
+    `dtype` is that of the weights as they are read; int4 packs them afterwards.
+    """
     if device.type != "cpu":
         return
     needed, free = _needed_bytes(checkpoint, entry, dtype), psutil.virtual_memory().available
     if needed > free:
-        raise ModelLoadError(
+        raise NotEnoughMemoryError(
             f"{entry.key} needs {needed / 2**30:.1f} GiB for its weights and {free / 2**30:.1f} GiB are free: choose a "
             "smaller model, 4 bits with MYSERVE_PRECISION=nf4, or 16 bits with MYSERVE_DTYPE=bf16."
         )
@@ -44,5 +49,4 @@ def choose_device_map(
 def _needed_bytes(checkpoint: Checkpoint, entry: CatalogEntry, dtype: torch.dtype) -> int:
     if checkpoint.is_quantized:
         return sum(path.stat().st_size for path in checkpoint.folder.glob("*.safetensors"))
-    per_parameter = NF4_BYTES_PER_PARAMETER if entry.precision == "nf4" else dtype.itemsize
-    return int(checkpoint.num_parameters * per_parameter)
+    return int(checkpoint.num_parameters * BYTES_PER_PARAMETER.get(entry.precision, dtype.itemsize))

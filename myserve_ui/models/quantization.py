@@ -1,4 +1,4 @@
-"""Precisions below the checkpoint's own: which are possible here, and 4-bit weights that compute as asked."""
+"""Precisions below the checkpoint's own: which are possible here, and what is asked of bitsandbytes for them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,29 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 import torch
 from transformers import BitsAndBytesConfig
 
-from myserve_ui.models.devices import find_device_problem
+from myserve_ui.models.devices import SIXTEEN_BITS, find_device_problem
 
-PRECISIONS = ("full", "nf4")
+PRECISIONS = ("full", "nf4", "int8", "int4")
+"""int8 and nf4 are bitsandbytes' and run on CPU and CUDA; int4 is torch's own kernel for the CPU."""
+
+NOTES = MappingProxyType(
+    {
+        "int8": "LLM.int8 takes columns with outliers out for all tokens of a batch, so an answer may change with the "
+        "requests beside it.",
+        "int4": "Linear layers in 4 bits, a scale and a zero for 32 weights; their inputs and products are rounded to "
+        "bfloat16.",
+    }
+)
+"""What a user of a precision should know beside its name."""
+
+CASTS_LOG = "bitsandbytes.autograd._functions"
+"""Warns at every product that activations are rounded to 16 bits on their way to 8."""
 
 FUSED_ROWS = 32
 """Output rows that bitsandbytes' fused CPU kernel takes at a time."""
@@ -24,26 +38,60 @@ FUSED_ROWS = 32
 
 def why_unavailable(precision: str, device: str) -> str | None:
     """Why `precision` is not possible on `device` (as in the settings), in a sentence; None if it is."""
-    if precision == "full":
-        return None
+    problem = None if precision == "full" else _find_problem(precision, device)
+    return None if problem is None else f"not possible here, because {problem}"
+
+
+def _find_problem(precision: str, device: str) -> str | None:
+    if precision == "int4":
+        return _find_int4_problem(device)
     if importlib.util.find_spec("bitsandbytes") is None:
-        return "not possible here, because the package bitsandbytes is not installed"
+        return "the package bitsandbytes is not installed"
     if device == "mps":
-        return "not possible here, because bitsandbytes has no 4-bit kernels of its own for mps"
-    if (problem := find_device_problem(device)) is not None:
-        return f"not possible here, because {problem}"
+        return "bitsandbytes has no kernels of its own for mps"
+    return find_device_problem(device)
+
+
+def _find_int4_problem(device: str) -> str | None:
+    on_cpu = device == "cpu" or (device == "auto" and not torch.cuda.is_available())
+    if not on_cpu:
+        return "its kernel is for the CPU only; ask for nf4, or set MYSERVE_DEVICE=cpu"
+    if not hasattr(torch.ops.aten, "_weight_int4pack_mm_for_cpu"):
+        return "this version of torch has no 4-bit kernel for the CPU"
     return None
+
+
+def dtype_to_read(precision: str, dtype: torch.dtype, *, stored: torch.dtype | None) -> torch.dtype:
+    """The dtype to read weights in that are served in `dtype`: int4 packs them as they are stored, in half the room."""
+    return stored if precision == "int4" and stored in SIXTEEN_BITS else dtype
+
+
+def quantization_config(precision: str, dtype: torch.dtype) -> BitsAndBytesConfig | None:
+    """What to ask of bitsandbytes for `precision`; None where it has no part. Products are computed in `dtype`."""
+    if precision not in ("nf4", "int8"):
+        return None
+    import_bitsandbytes()
+    return nf4_config(dtype) if precision == "nf4" else int8_config()
 
 
 def nf4_config(dtype: torch.dtype) -> BitsAndBytesConfig:
     """4-bit NormalFloat weights in blocks of 64 with double quantisation, computing in `dtype`."""
-    import_bitsandbytes()
     return BitsAndBytesConfig(
         load_in_4bit=True,
         bnb_4bit_quant_type="nf4",
         bnb_4bit_use_double_quant=True,
         bnb_4bit_compute_dtype=dtype,
     )
+
+
+def int8_config() -> BitsAndBytesConfig:
+    """LLM.int8: 8-bit weights and 8-bit activations, but for columns where an activation is above 6.
+
+    Such a column is taken out for all tokens that are multiplied together, so an answer may change with its neighbours
+    in the batch. Without it the default model loses half as much again, and large ones fall apart.
+    """
+    logging.getLogger(CASTS_LOG).setLevel(logging.ERROR)
+    return BitsAndBytesConfig(load_in_8bit=True)
 
 
 def import_bitsandbytes() -> ModuleType:

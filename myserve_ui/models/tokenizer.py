@@ -15,6 +15,7 @@ from myserve_ui.core.tool_format import ToolFormat
 from myserve_ui.core.tools import Tool
 from myserve_ui.errors import InvalidRequestError, ModelLoadError
 from myserve_ui.models.control_tokens import ControlTokens, find_control_tokens
+from myserve_ui.models.rust_encoding import encode_beside_others
 from myserve_ui.models.template_values import message_value, tool_value
 from myserve_ui.models.token_bytes import read_token_bytes
 from myserve_ui.models.tool_templates import NOT_TAKEN, recognise_tool_format, takes_tools
@@ -55,7 +56,7 @@ class HuggingFaceTokenizer:
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """Ids of plain text; see core. Raises InvalidRequestError for a lone surrogate."""
         _check_characters(text)
-        return list(self._special_as_text.encode(text, add_special_tokens=add_special_tokens).ids)
+        return encode_beside_others(self._special_as_text, text, add_special_tokens=add_special_tokens)
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of ids, special tokens left out; ids without a word are left out too."""

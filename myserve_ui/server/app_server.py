@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 from collections.abc import Callable
 from types import FrameType
@@ -11,6 +12,8 @@ import uvicorn
 
 from myserve_ui.core.model_info import LoadState
 from myserve_ui.serving.chat_service import ChatService
+
+logger = logging.getLogger(__name__)
 
 OPEN_PAGE_SECONDS = 2
 """How long open pages are waited for after the last answer: their heartbeat streams never end by themselves."""
@@ -54,6 +57,9 @@ class AppServer(uvicorn.Server):
         self._service.drain()
 
     async def _drain_and_exit(self) -> None:
+        unfinished = sum(engine.num_running + engine.num_waiting for engine in self._service.status().engines)
+        answers = f"finishing {unfinished} answer{'' if unfinished == 1 else 's'}" if unfinished else "shutting down"
+        logger.info("%s; a second signal ends at once", answers)
         await self._service.shut_down()
         self.should_exit = True
 

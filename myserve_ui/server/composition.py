@@ -12,7 +12,7 @@ from gradio.routes import INTERNAL_ROUTES
 
 from myserve_ui.api.door import add_api
 from myserve_ui.errors import ModelLoadError
-from myserve_ui.server.service_builder import build_service
+from myserve_ui.server.service_builder import build_services
 from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.settings import Settings
 from myserve_ui.ui.blocks import mount_ui
@@ -40,11 +40,12 @@ def create_app(settings: Settings) -> FastAPI:
 
     The browser app is mounted last: at "/" it takes every path that is not taken before.
     """
-    service = build_service(settings)
+    services = build_services(settings)
+    service = services.chat
     app = FastAPI(lifespan=_life_span(service), openapi_url=None, redirect_slashes=False)
     app.state.service = service
-    add_api(app, service, settings, is_browser_path=is_browser_path)
-    return mount_ui(app, service, settings)
+    add_api(app, service, settings, comparisons=services.comparisons, is_browser_path=is_browser_path)
+    return mount_ui(app, service, settings, comparisons=services.comparisons)
 
 
 def is_browser_path(path: str) -> bool:
@@ -69,11 +70,11 @@ def _life_span(service: ChatService) -> Callable[[FastAPI], AbstractAsyncContext
 
 async def _load_default(service: ChatService) -> None:
     """Load the default model while the doors are open already; /health says how far it is."""
-    stage = ""
+    told = ("", 0)
     try:
         async for progress in service.load(""):
-            if progress.stage != stage:
-                stage = progress.stage
-                logger.info("%s: %s", progress.model, stage)
+            percent = 10 * int(10 * (progress.fraction or 0.0))
+            if told != (told := (progress.stage, percent)):
+                logger.info("%s: %s%s", progress.model, progress.stage, f", {percent} %" if percent else "")
     except ModelLoadError as error:
         logger.debug("the default model was not loaded: %s", error)

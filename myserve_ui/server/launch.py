@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import socket
 from collections.abc import Callable
 
 import uvicorn
 
 from myserve_ui.errors import SettingsError
+from myserve_ui.models.cache_folder import remove_own_unfinished
 from myserve_ui.server.app_server import OPEN_PAGE_SECONDS, AppServer
 from myserve_ui.server.composition import create_app
 from myserve_ui.server.log_lines import set_up_logging
@@ -23,7 +26,7 @@ def run_app(settings: Settings, *, announce: Callable[[str], None], complain: Ca
     `announce` gets the address once the default model is ready, `complain` the reason if it cannot be loaded.
     """
     set_up_logging(settings.log_level)
-    listener = _listen(settings.host, settings.port)
+    listener = listen(settings.host, settings.port)
     app = create_app(settings)
     server = AppServer(
         uvicorn.Config(
@@ -39,18 +42,34 @@ def run_app(settings: Settings, *, announce: Callable[[str], None], complain: Ca
     )
     # Not asyncio.run: it would wait for a load that goes on in a worker thread, which nothing can stop.
     asyncio.new_event_loop().run_until_complete(server.serve(sockets=[listener]))
+    remove_own_unfinished(settings.cache)
     return server.exit_code
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes a free one. Raises SettingsError if it cannot be had."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # Named as TCP, so that asyncio sends small writes at once: otherwise each waits for the last one's receipt, 40 ms.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        return socket.create_server((host.strip("[]"), port), family=family)
+        listener.bind((host.strip("[]"), port))
+        listener.listen()
+        return listener
     except OSError as error:
-        reason = error.strerror or "the name is not known"
-        raise SettingsError(
-            f"Cannot listen on {host}, port {port}: {reason}. Choose others with --host, --port."
-        ) from None
+        listener.close()
+        raise SettingsError(_why_not(error, host, port)) from None
+
+
+def _why_not(error: OSError, host: str, port: int) -> str:
+    """One sentence in our own words: the system's own are wrapped by Python's."""
+    if error.errno == errno.EADDRINUSE:
+        return f"Port {port} on {host} is in use: choose another one with --port or MYSERVE_PORT; 0 takes a free one."
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return f"Port {port} may not be opened by this user: choose one above 1023 with --port or MYSERVE_PORT."
+    if error.errno is None or error.errno < 0 or error.errno == errno.EADDRNOTAVAIL:  # below 0: names, not sockets
+        return f"{host} is no address of this machine: choose one with --host or MYSERVE_HOST, such as 127.0.0.1."
+    return f"Cannot listen on {host}, port {port} ({os.strerror(error.errno)}): choose others with --host and --port."
 
 
 def _address(listener: socket.socket) -> str:

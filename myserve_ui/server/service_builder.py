@@ -1,9 +1,11 @@
-"""Makes the ChatService that the settings describe; loads nothing yet."""
+"""Makes the services that the settings describe; loads nothing yet."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 
+from myserve_ui.evaluation.comparisons import Comparisons
 from myserve_ui.models.catalog import Catalog, CatalogEntry, ModelSource, SourceKind, build_catalog
 from myserve_ui.models.devices import bound_threads
 from myserve_ui.models.echo import ECHO_NAME, echo_model
@@ -19,8 +21,16 @@ from myserve_ui.serving.response_cache import ResponseCache
 from myserve_ui.settings import Settings
 
 
-def build_service(settings: Settings) -> ChatService:
-    """A service over the model of `settings`, or over the echo where they say so."""
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What the doors are handed."""
+
+    chat: ChatService
+    comparisons: Comparisons
+
+
+def build_services(settings: Settings) -> Services:
+    """Services over the model of `settings`, or over the echo where they say so."""
     bound_threads(settings.threads)
     catalog, load = _echo() if settings.force_echo else _model(settings)
     limits = EngineLimits(
@@ -30,13 +40,17 @@ def build_service(settings: Settings) -> ChatService:
         kv_cache_gib=settings.kv_cache_gib,
         debug=settings.debug,
     )
-    return ChatService(
-        EnginePool(catalog, load, limits, max_waiting=settings.max_waiting),
+    pool = EnginePool(
+        catalog, load, limits, max_waiting=settings.max_waiting, weight_budget=_bytes(settings.weights_gib)
+    )
+    chat = ChatService(
+        pool,
         limits=StreamLimits(timeout=settings.request_timeout),
         cache=ResponseCache(settings.response_cache_entries, int(settings.response_cache_mib * 2**20)),
         stall_seconds=settings.stall_seconds,
         grace=settings.shutdown_grace,
     )
+    return Services(chat, Comparisons(chat, pool))
 
 
 def _model(settings: Settings) -> tuple[Catalog, Load]:
@@ -61,3 +75,7 @@ def _echo() -> tuple[Catalog, Load]:
     source = ModelSource(SourceKind.DEFAULT, ECHO_NAME, "")
     entry = CatalogEntry(ECHO_NAME, source, "full", created=int(time.time()))
     return Catalog([entry]), lambda _entry, _on_progress: echo_model()
+
+
+def _bytes(gib: float | None) -> int | None:
+    return None if gib is None else int(gib * 2**30)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -107,17 +107,18 @@ class CompareService:
         Raises ModelNotFoundError for a name that is in no catalog.
         """
         names = {Side.BASE: request.base, Side.CANDIDATE: request.candidate}
-        request = _with_one_seed(request)
+        request = with_one_seed(request)
         comparison = _Comparison(request, {side: SideAnswer(self._chat.model(names[side]).id) for side in Side})
-        async for update in self._load(comparison):
-            yield update
+        async with aclosing(self._load(comparison)) as updates:
+            async for update in updates:
+                yield update
         groups = [list(Side)] if request.timing is Timing.TOGETHER else [[side] for side in Side]
         for sides in groups:
             async with aclosing(self._run(comparison, sides)) as updates:
                 async for update in updates:
                     yield update
 
-    async def _load(self, comparison: _Comparison) -> AsyncIterator[CompareUpdate]:
+    async def _load(self, comparison: _Comparison) -> AsyncGenerator[CompareUpdate, None]:
         for side in Side:
             try:
                 async for progress in self._chat.load(comparison.answers[side].model):
@@ -148,8 +149,8 @@ class CompareService:
         return stream
 
 
-def _with_one_seed(request: CompareRequest) -> CompareRequest:
-    """Draw a seed if there is none, so that both sides draw alike; the cache must not answer for one of them."""
+def with_one_seed(request: CompareRequest) -> CompareRequest:
+    """`request` with a seed, so that both sides draw alike, and with no cache that would answer for one of them."""
     params = request.chat.params
     seed = secrets.randbits(SEED_BITS) if params.seed is None else params.seed
     chat = replace(request.chat, params=replace(params, seed=seed), cache_response=False, cache_prompt=False)

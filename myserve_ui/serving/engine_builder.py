@@ -65,7 +65,7 @@ def _build_runner(loaded: LoadedModel, num_slots: int) -> Runner:
         return EchoRunner(loaded.tokenizer.vocab_size, min(loaded.eos_token_ids))
     vocab_size = loaded.tokenizer.vocab_size
     expected = reference_logits(loaded.module, vocab_size)
-    runner = ModelRunner(loaded.module, num_slots=max(num_slots, len(expected)), max_len=loaded.context_length)
+    runner = ModelRunner(loaded.module, num_slots=max(num_slots, len(expected.logits)), max_len=loaded.context_length)
     check_runner(runner, expected, vocab_size)
     return runner
 

@@ -15,13 +15,21 @@ from myserve_ui.core.timings import RequestTimings
 from myserve_ui.engine.engine import Engine
 from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.stats import EngineSnapshot
-from myserve_ui.errors import EngineDeadError, InvalidRequestError, OverloadedError
+from myserve_ui.errors import (
+    EngineDeadError,
+    GenerationFailedError,
+    InvalidRequestError,
+    MyServeError,
+    OverloadedError,
+    ShuttingDownError,
+)
 from myserve_ui.serving.request_stream import RequestStream
 from myserve_ui.serving.turnstile import Turnstile
 
 logger = logging.getLogger(__name__)
 
 STEP_FAILED = "The engine failed in the step that computed this answer; other requests go on. Please try again."
+CUT_OFF = "The app was shut down before this answer was finished; ask again once it is back."
 ENGINE_DIED = "The engine of this model has stopped and cannot answer; restart the app."
 
 
@@ -52,7 +60,7 @@ class EngineThread:
 
     def __init__(self, name: str, engine: Engine, *, max_waiting: int, turnstile: Turnstile | None = None) -> None:
         self.name = name
-        self.snapshot = EngineSnapshot()
+        self.snapshot: EngineSnapshot = engine.snapshot()
         self.last_error: str | None = None
         self.is_alive = True
         self._engine = engine
@@ -106,6 +114,11 @@ class EngineThread:
         waiting = self.snapshot.waiting
         return waiting.index(request_id) + 1 if request_id in waiting else None
 
+    @property
+    def is_idle(self) -> bool:
+        """True if no request is unfinished."""
+        return not self._streams
+
     async def wait_until_idle(self) -> None:
         """Return once no request is unfinished."""
         await self._idle.wait()
@@ -118,7 +131,7 @@ class EngineThread:
         """End the thread after its present step and fail what is unfinished."""
         self._inbox.put(_Stop())
         await asyncio.to_thread(self._thread.join, STOP_PATIENCE)
-        self._die(ENGINE_DIED)
+        self._die(ShuttingDownError(CUT_OFF))
 
     def _refuse_when_full(self, num_new: int) -> None:
         waiting = max(len(self._streams) - self._engine.config.max_num_seqs, 0)
@@ -139,7 +152,7 @@ class EngineThread:
         except BaseException as error:  # the border: whatever ends this thread must not leave anybody waiting
             logger.exception("engine %s died", self.name)
             self.last_error = f"the engine has ended ({type(error).__name__}); the log has more"
-            self._tell_loop(self._die, ENGINE_DIED)
+            self._tell_loop(self._die, EngineDeadError(ENGINE_DIED))
 
     def _drain_inbox(self) -> bool:
         """Take in what came; sleeps while there is nothing to do. False when the thread must end."""
@@ -162,7 +175,7 @@ class EngineThread:
         except Exception as error:  # what is wrong with one request must not end the thread
             logger.exception("engine %s could not take in a request", self.name)
             self.last_error = f"a request was not taken in ({type(error).__name__}); the log has more"
-            self._tell_loop(self._fail, request.request_id, STEP_FAILED)
+            self._tell_loop(self._fail, request.request_id, GenerationFailedError(STEP_FAILED))
 
     def _step(self) -> list[RequestOutput]:
         try:
@@ -192,14 +205,14 @@ class EngineThread:
             if stream is not None:
                 stream.publish(output)
 
-    def _die(self, message: str) -> None:
+    def _die(self, reason: MyServeError) -> None:
         self.is_alive = False
         for request_id in list(self._streams):
-            self._fail(request_id, message)
+            self._fail(request_id, reason)
 
-    def _fail(self, request_id: str, message: str) -> None:
+    def _fail(self, request_id: str, reason: MyServeError) -> None:
         if (stream := self._forget(request_id)) is not None:
-            stream.publish(stream.failed(message))
+            stream.publish(stream.failed(reason.message, reason.code))
 
     def _forget(self, request_id: str) -> RequestStream | None:
         stream = self._streams.pop(request_id, None)

@@ -69,10 +69,14 @@ class RequestStream:
             self._pending = output if self._pending is None else merge_outputs(self._pending, output)
             self._arrived.set()
 
-    def failed(self, message: str) -> RequestOutput:
+    def failed(self, message: str, code: str | None = None) -> RequestOutput:
         """The output that ends this stream with an error."""
         return replace(
-            self._without_news(), state=RequestState.FINISHED, finish_reason=FinishReason.ERROR, error=message
+            self._without_news(),
+            state=RequestState.FINISHED,
+            finish_reason=FinishReason.ERROR,
+            error=message,
+            error_code=code,
         )
 
     def __aiter__(self) -> Self:

@@ -6,8 +6,11 @@ from pathlib import Path
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
 STYLE = ASSETS / "style.css"
+COMPARE_STYLE = ASSETS / "compare.css"
 LOGO = ASSETS / "logo.svg"
 PAGE_SCRIPT = ASSETS / "page.js"
+EVIDENCE_SCRIPT = ASSETS / "evidence.js"
+HELD_OUT_TEXT = ASSETS / "held_out.txt"
 EXAMPLES = {
     "gradio_client": ASSETS / "examples" / "gradio_client.py.txt",
     "openai": ASSETS / "examples" / "openai_sdk.py.txt",
@@ -15,6 +18,16 @@ EXAMPLES = {
 EXAMPLE_URL = "http://127.0.0.1:7860"
 EXAMPLE_MODEL = "SmolLM2-135M-Instruct"
 KEY_PLACEHOLDER = "YOUR_KEY"
+
+
+def evidence_script() -> str:
+    """What the token chips do in the browser; `element` and `trigger` are Gradio's."""
+    return EVIDENCE_SCRIPT.read_text(encoding="utf-8")
+
+
+def held_out_text() -> str:
+    """The project's own text for reports."""
+    return HELD_OUT_TEXT.read_text(encoding="utf-8")
 
 
 def page_head() -> str:

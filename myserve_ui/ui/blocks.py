@@ -8,16 +8,20 @@ from typing import Any, TypeVar
 
 import gradio as gr
 
+from myserve_ui.evaluation.comparisons import Comparisons
 from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.settings import Settings
-from myserve_ui.ui.assets import LOGO, STYLE, page_head
+from myserve_ui.ui.assets import COMPARE_STYLE, LOGO, STYLE, page_head
 from myserve_ui.ui.chat_tab import ChatParts, ChatTab
+from myserve_ui.ui.compare_endpoints import CompareEndpoints
+from myserve_ui.ui.compare_tab import CompareTab
 from myserve_ui.ui.controls import draw_controls
 from myserve_ui.ui.endpoints import Endpoints
 from myserve_ui.ui.files_panel import FilesPanel
 from myserve_ui.ui.formatting import header_badges, model_choices
 from myserve_ui.ui.model_panel import ModelPanel
 from myserve_ui.ui.opening import Opening
+from myserve_ui.ui.status_tab import draw_status_tab
 from myserve_ui.ui.theme import make_theme
 
 App = TypeVar("App")
@@ -50,9 +54,9 @@ EXAMPLES = (
 )
 
 
-def mount_ui(app: App, service: ChatService, settings: Settings) -> App:
+def mount_ui(app: App, service: ChatService, settings: Settings, *, comparisons: Comparisons) -> App:
     """Mount the page at "/", which takes every path that `app` does not serve yet: call it last."""
-    blocks = build_blocks(service, settings)
+    blocks = build_blocks(service, settings, comparisons=comparisons)
     gr.mount_gradio_app(
         app,
         blocks,
@@ -68,24 +72,25 @@ def mount_ui(app: App, service: ChatService, settings: Settings) -> App:
         ssr_mode=False,
         enable_monitoring=False,
         theme=make_theme(),
-        css_paths=[STYLE],
+        css_paths=[STYLE, COMPARE_STYLE],
         head=page_head(),
     )
     return app
 
 
-def build_blocks(service: ChatService, settings: Settings) -> gr.Blocks:
+def build_blocks(service: ChatService, settings: Settings, *, comparisons: Comparisons) -> gr.Blocks:
     """The page and its named endpoints, queue settings included, ready to be mounted."""
     with gr.Blocks(title=TITLE, analytics_enabled=False, fill_width=True, delete_cache=(3600, 3600)) as blocks:
-        _draw_page(blocks, service, needs_key=bool(settings.api_key))
+        _draw_page(blocks, service, comparisons, needs_key=bool(settings.api_key))
         Endpoints(service).register()
+        CompareEndpoints(comparisons).register()
     blocks.queue(default_concurrency_limit=None, max_size=EVENTS_WAITING, api_open=False)
     blocks.state_session_capacity = SESSIONS_KEPT
     _poll_less(blocks)
     return blocks
 
 
-def _draw_page(page: gr.Blocks, service: ChatService, *, needs_key: bool) -> None:
+def _draw_page(page: gr.Blocks, service: ChatService, comparisons: Comparisons, *, needs_key: bool) -> None:
     model = service.model("")
     store = gr.BrowserState({}, storage_key=STORE_KEY, secret=STORE_SECRET)
     with gr.Sidebar(open=False, width=320, elem_id="sidebar"):
@@ -103,9 +108,15 @@ def _draw_page(page: gr.Blocks, service: ChatService, *, needs_key: bool) -> Non
             )
             header = gr.HTML(header_badges(model), elem_id="model-line", padding=False)
             new_chat = gr.Button("New chat", size="sm", elem_id="new-chat", scale=0, min_width=92)
-        parts = _draw_chat(controls, store)
-        with gr.Accordion("Use it from code", open=False, elem_id="code"):
-            scripts = gr.Markdown(elem_id="scripts")
+        with gr.Tabs(elem_id="tabs"):
+            with gr.Tab("Chat", elem_id="chat-tab") as chat_page:
+                parts = _draw_chat(controls, store)
+                with gr.Accordion("Use it from code", open=False, elem_id="code"):
+                    scripts = gr.Markdown(elem_id="scripts")
+            with gr.Tab("Compare", elem_id="compare-tab") as compare_page:
+                CompareTab(comparisons).draw()
+            with gr.Tab("Status", elem_id="status-tab") as status_page:
+                draw_status_tab(status_page, service, [chat_page, compare_page])
     with files:
         FilesPanel(parts).draw()
     tab = ChatTab(service, parts)

@@ -96,7 +96,7 @@ def read_params(values: Mapping[str, Any]) -> SamplingParams:
         top_p=_number("top_p", values["top_p"]),
         top_k=int(_number("top_k", values["top_k"])),
         min_p=_number("min_p", values["min_p"]),
-        seed=_seed(values["seed"]),
+        seed=read_seed(values["seed"]),
         max_tokens=int(_number("max_tokens", values["max_tokens"])),
         stop=tuple(line.replace("\\n", "\n") for line in str(values["stop"] or "").splitlines() if line),
     )
@@ -151,7 +151,8 @@ def _preset_values(preset: str) -> list[Any]:
     return list(values.values()) if values else [gr.skip()] * 4
 
 
-def _seed(value: Any) -> int:
+def read_seed(value: Any) -> int:
+    """A typed seed, or a new one for an empty box. Raises InvalidRequestError for anything else."""
     text = str(value or "").strip()
     if not text:
         return secrets.randbelow(SEED_BELOW)

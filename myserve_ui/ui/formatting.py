@@ -9,7 +9,7 @@ from myserve_ui.core.model_info import LoadProgress, LoadState, ModelInfo
 from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState
 
 MIB = 2**20
-PRECISION_WORDS = {"full": "full precision", "nf4": "4-bit NF4"}
+PRECISION_WORDS = {"full": "full precision", "nf4": "4-bit NF4", "int8": "8-bit LLM.int8", "int4": "4-bit int4"}
 FINISH_WORDS = {
     FinishReason.STOP: "finished",
     FinishReason.LENGTH: "cut at the token limit",

@@ -11,6 +11,7 @@ import pytest_asyncio
 from fastapi import FastAPI
 
 from myserve_ui.api.door import add_api
+from myserve_ui.evaluation.comparisons import Comparisons
 from myserve_ui.settings import Settings
 from tests.api.real_door import RealDoor, open_door
 from tests.api.scripted_service import ScriptedService
@@ -30,7 +31,13 @@ def app_factory(service: ScriptedService) -> Callable[..., FastAPI]:
 
     def make(**settings: object) -> FastAPI:
         app = FastAPI(openapi_url=None, redirect_slashes=False)
-        add_api(app, service, Settings.model_validate(settings), is_browser_path=lambda path: path == "/")
+        add_api(
+            app,
+            service,
+            Settings.model_validate(settings),
+            comparisons=Comparisons(service, None),  # type: ignore[arg-type]
+            is_browser_path=lambda path: path == "/",
+        )
         return app
 
     return make

@@ -47,7 +47,7 @@ NARROWED: dict[str, dict[str, Any]] = {
     "messages": {"type": "array", "items": {"$ref": "#/components/schemas/ChatMessage"}, "minItems": 1, "maxItems": 3},
 }
 """What the models check in code and no schema says, or what makes most requests wrong; to get far into the server."""
-BARE = ("name", "tool_calls", "function_call", "audio")
+BARE = ("name", "tool_calls", "tool_call_id", "function_call", "audio", "tools", "tool_choice", "response_format")
 
 TEMPLATE = "#/components/schemas/{model}"
 

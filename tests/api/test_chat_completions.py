@@ -112,6 +112,15 @@ async def test_a_failure_after_the_first_byte_is_one_error_event_and_no_end(
     assert service.open_streams == 0
 
 
+async def test_a_failed_choice_ends_the_answer_of_all(client: httpx2.AsyncClient, service: ScriptedService) -> None:
+    service.script = Script(deltas=["Hel", "lo"], finish_reason=FinishReason.ERROR, error="The step failed.")
+    events = [json.loads(event) for event in await read_events(client, n=3)]
+    assert [event for event in events if "error" in event] == events[-1:]
+    assert service.open_streams == 0
+    whole = await client.post("/v1/chat/completions", json={**BODY, "n": 3})
+    assert (whole.status_code, service.open_streams) == (500, 0)
+
+
 async def test_an_exception_in_a_stream_tells_nothing_of_the_inside(
     client: httpx2.AsyncClient, service: ScriptedService
 ) -> None:

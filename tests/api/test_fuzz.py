@@ -14,7 +14,7 @@ from requests import Response
 from schemathesis import Case, GenerationMode
 from schemathesis.specs.openapi.schemas import OpenApiSchema
 
-from myserve_ui.server import create_app
+from myserve_ui.server.composition import create_app
 from myserve_ui.settings import Settings
 from tests.api.openapi_document import BODIES, openapi_document
 from tests.ui.live_server import serving

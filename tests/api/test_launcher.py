@@ -114,7 +114,18 @@ def test_help_shows_the_settings(tmp_path: Path) -> None:
 
 def test_a_port_in_use_is_one_sentence(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        ended = run(tmp_path, "--force-echo", "--port", str(taken.getsockname()[1]))
+        port = taken.getsockname()[1]
+        ended = run(tmp_path, "--force-echo", "--port", str(port))
     assert ended.returncode == 2
-    assert "in use" in ended.stderr.splitlines()[-1]
+    assert ended.stderr.splitlines() == [
+        f"Port {port} on 127.0.0.1 is in use: choose another one with --port or MYSERVE_PORT; 0 takes a free one."
+    ]
+
+
+def test_a_cache_that_cannot_be_made_ends_the_process_with_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "tiny.gguf").touch()
+    ended = run(tmp_path / "file" / "below", "--model", str(tmp_path / "tiny.gguf"))
+    assert ended.returncode == 1
     assert "Traceback" not in ended.stderr
+    assert ended.stderr.splitlines()[-1].endswith("--cache or MYSERVE_CACHE.")

@@ -151,6 +151,8 @@ RAW: list[tuple[str, bytes]] = [
     ("nested arrays, closed", b'{"x":' + b"[" * 20_000 + b"]" * 20_000 + b"}"),
     ("nested objects", b'{"a":' * 20_000),
     ("NaN", b'{"model": "tiny", "messages": [], "temperature": NaN}'),
+    ("NaN elsewhere", b'{"top_p": NaN}'),
+    ("NaN as a bias", b'{"logit_bias": {"1": NaN}}'),
     ("Infinity", b'{"temperature": Infinity}'),
     ("-Infinity", b'{"temperature": -Infinity}'),
     ("1e400", b'{"temperature": 1e400}'),

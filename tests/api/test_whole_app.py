@@ -11,7 +11,7 @@ import pytest_asyncio
 from fastapi import FastAPI
 from starlette.routing import BaseRoute, Mount
 
-from myserve_ui.server import create_app
+from myserve_ui.server.composition import create_app
 from myserve_ui.settings import Settings
 
 KEY = "open sesame"

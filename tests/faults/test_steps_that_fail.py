@@ -101,6 +101,20 @@ def test_values_that_are_not_numbers_end_their_own_row_only(expected: Answers) -
     assert run(engine, request_of("b"))[0]["b"] == expected["b"]
 
 
+def test_a_spoilt_row_is_cleared_even_if_the_step_that_should_have_done_it_raised(expected: Answers) -> None:
+    spoils_a = Fault(FaultKind.NAN, step_is(6), rows=lambda chunk: chunk.sequence.request_id == "a")
+    engine = make_engine(spoils_a, Fault(FaultKind.RAISE, step_is(7)), max_num_seqs=2)
+    for name in "ab":
+        engine.add(request_of(name))
+    for _ in range(6):
+        engine.step()
+    for layer in engine.runner.runner.cache._layers.values():  # type: ignore[attr-defined]
+        layer.keys[0, :60], layer.values[0, :60] = torch.nan, torch.nan
+    assert run(engine)[1]["b"].error == "sorry"
+    answers, _ = run(engine, request_of("c"), request_of("d"))
+    assert answers == {name: expected[name] for name in "cd"}
+
+
 @pytest.mark.parametrize("kind", [FaultKind.OUT_OF_MEMORY, FaultKind.OUT_OF_CPU_MEMORY])
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("failing", [(1,), (2, 3), (7, 8)])

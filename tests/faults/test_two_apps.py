@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from prometheus_client import generate_latest
 
 from myserve_ui.core.model_info import LoadState
-from myserve_ui.server import create_app
+from myserve_ui.server.composition import create_app
 from myserve_ui.settings import Settings
 from tests.faults.injection import until
 from tests.faults.visitor import CHAT

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.browser.conftest import Visit, browser, visits
+from tests.browser.visits import Visit, visits
 from tests.product.conftest import RunningApp
 
-__all__ = ["browser"]
 pytestmark = [pytest.mark.browser, pytest.mark.model]
 SECONDS = 60_000
 

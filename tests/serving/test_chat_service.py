@@ -241,6 +241,7 @@ async def test_a_dead_engine_fails_everyone_at_once_and_shows(make_service):
     async with asyncio.timeout(5):
         ends = await asyncio.gather(*(read(stream) for stream in streams))
     assert all(last.finish_reason is FinishReason.ERROR for _, last in ends)
+    assert all(last.error_code == "engine_dead" for _, last in ends)
     assert (service.status().ready, service.status().code) == (False, "engine_dead")
     assert service.model("llama").state is LoadState.FAILED
     with pytest.raises(EngineDeadError):
@@ -286,7 +287,7 @@ async def test_after_the_grace_time_what_runs_is_ended(make_service):
     service = await make_service("llama")
     stream = await service.start_chat(chat_request(max_tokens=450, ignore_eos=True))
     (_, last), _ = await asyncio.gather(read(stream), service.shut_down())
-    assert last.finish_reason is FinishReason.ERROR
+    assert (last.finish_reason, last.error_code) == (FinishReason.ERROR, "shutting_down")
 
 
 async def test_a_second_turn_reports_cached_tokens(make_service):
@@ -323,3 +324,8 @@ async def test_choices_that_do_not_all_fit_the_queue_are_refused_whole(make_serv
     streams = await service.start_chat_choices(chat_request(max_tokens=3, ignore_eos=True), 4)
     ends = await asyncio.gather(*(read(stream) for stream in streams))
     assert [last.usage.completion_tokens for _, last in ends] == [3, 3, 3, 3]
+
+
+async def test_the_status_tells_the_budget_before_the_first_request(make_service):
+    service = await make_service("llama")
+    assert service.status().engines[0].kv_tokens_total > 0

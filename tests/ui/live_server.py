@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 import uvicorn
 from fastapi import FastAPI
 
+from myserve_ui.evaluation.comparisons import Comparisons
 from myserve_ui.settings import Settings
 from myserve_ui.ui.blocks import mount_ui
 
@@ -26,7 +27,8 @@ def page_app(service: object, **settings: object) -> FastAPI:
         if hasattr(service, "shut_down"):
             await service.shut_down()
 
-    return mount_ui(FastAPI(lifespan=lifespan), service, Settings(**settings))  # type: ignore[arg-type]
+    comparisons = Comparisons(service, getattr(service, "_pool", None))  # type: ignore[arg-type]
+    return mount_ui(FastAPI(lifespan=lifespan), service, Settings(**settings), comparisons=comparisons)  # type: ignore[arg-type]
 
 
 @contextmanager

@@ -14,10 +14,12 @@ from myserve_ui.ui.assets import example_script
 from tests.ui.live_server import page_app, serving
 from tests.ui.scripted_service import ScriptedService
 
+NAMES = {"/chat", "/models", "/status", "/compare", "/fidelity", "/perplexity"}
+
 
 def test_the_named_endpoints_are_these_with_defaults_and_a_description(echo_client: Client) -> None:
     endpoints = echo_client.view_api(return_format="dict", print_info=False)["named_endpoints"]
-    assert set(endpoints) == {"/chat", "/models", "/status"}
+    assert set(endpoints) == NAMES
     parameters = {item["parameter_name"]: item for item in endpoints["/chat"]["parameters"]}
     assert list(parameters)[:4] == ["message", "system_prompt", "history", "model"]
     assert [name for name, item in parameters.items() if not item["parameter_has_default"]] == ["message"]
@@ -128,7 +130,7 @@ def test_the_printed_gradio_client_script_works(echo_url: str) -> None:
 
 
 def test_the_pages_own_events_are_no_endpoints(echo_url: str) -> None:
-    assert set(httpx.get(f"{echo_url}/gradio_api/info").json()["named_endpoints"]) == {"/chat", "/models", "/status"}
+    assert set(httpx.get(f"{echo_url}/gradio_api/info").json()["named_endpoints"]) == NAMES
     assert httpx.post(f"{echo_url}/gradio_api/run/chat", json={"data": ["x"]}).status_code == 404
 
 

@@ -75,7 +75,7 @@ def test_the_choice_of_a_precision_says_what_it_costs_to_choose() -> None:
     assert model_choices((FULL, NF4, INT8)) == [
         ("full precision", "tiny"),
         ("4-bit NF4 (not loaded yet)", "tiny:nf4"),
-        ("int8 (not possible here)", "tiny:int8"),
+        ("8-bit LLM.int8 (not possible here)", "tiny:int8"),
     ]
 
 

@@ -13,6 +13,7 @@ from myserve_ui.models.catalog import build_catalog
 from myserve_ui.models.default_model import DEFAULT_MODEL_NAME, PACKAGE
 from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.models.loader import LoadOptions, load_model
+from myserve_ui.models.quantization import PRECISIONS
 from myserve_ui.settings import read_settings
 
 pytestmark = [
@@ -48,12 +49,20 @@ def test_its_template_writes_control_tokens_and_a_user_cannot():
     assert tokenizer.decode(token_ids).endswith("user\na<|im_end|>b<repo_name>\nassistant\n")
 
 
-@pytest.mark.parametrize("key", [DEFAULT_MODEL_NAME, f"{DEFAULT_MODEL_NAME}:nf4"])
+@pytest.mark.parametrize("key", [DEFAULT_MODEL_NAME, *(f"{DEFAULT_MODEL_NAME}:{name}" for name in PRECISIONS[1:])])
 def test_it_knows_the_capital_of_france(key):
     loaded = load(key)
     prompt = loaded.tokenizer.render_chat(QUESTION)
     token_ids = generate_plainly(loaded.module, prompt, max_tokens=8, end_token_ids=loaded.eos_token_ids)
     assert "Paris" in loaded.tokenizer.decode(token_ids)
+
+
+@pytest.mark.parametrize(("precision", "bits"), [("nf4", 4.127), ("int8", 8.05), ("int4", 5.0)])
+def test_bits_of_its_quantized_weights_agree_with_the_arithmetic(precision, bits):
+    memory = load(f"{DEFAULT_MODEL_NAME}:{precision}").memory
+    assert memory.bits_per_quantized_parameter == pytest.approx(bits, rel=0.01)
+    assert sum(group.num_parameters for group in memory.quantized) == 106_168_320
+    assert memory.tied == (("model.embed_tokens.weight", "lm_head.weight"),)
 
 
 def test_four_bits_leave_a_third_of_the_bytes_and_every_parameter():

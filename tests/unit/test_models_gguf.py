@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
+import logging
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import gguf
@@ -13,8 +12,9 @@ import pytest
 import torch
 
 from myserve_ui.errors import ModelLoadError
+from myserve_ui.models.cache_folder import LOCK, NO_ROOM
 from myserve_ui.models.catalog import build_catalog
-from myserve_ui.models.gguf_conversion import UNFINISHED, convert_gguf
+from myserve_ui.models.gguf_conversion import CHECKING, HASHING, STAGE, WRITING, convert_gguf
 from myserve_ui.models.loader import LoadOptions, load_model
 from myserve_ui.models.manifest import MANIFEST, is_whole
 from myserve_ui.models.tiny import build_tiny_model
@@ -93,6 +93,11 @@ def convert(gguf_file: Path, cache: Path) -> tuple[Path, list[str]]:
     return folder, stages
 
 
+def unhidden(cache: Path) -> list[str]:
+    """What a conversion leaves: everything but the locks."""
+    return [path.name for path in (cache / "models").iterdir() if not path.name.startswith(LOCK)]
+
+
 def test_a_gguf_file_is_served_like_the_model_it_was_made_from(tiny_gguf, tmp_path):
     catalog = build_catalog(model=str(tiny_gguf), precision="full", device="cpu")
     loaded = load_model(catalog.default, options=LoadOptions(cache=tmp_path))
@@ -112,7 +117,7 @@ def test_the_second_time_the_copy_is_only_checked(tiny_gguf, tmp_path):
     again, second_stages = convert(tiny_gguf, tmp_path)
     assert again == folder
     assert len(stages) > len(second_stages) == 1
-    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+    assert unhidden(tmp_path) == [folder.name]
 
 
 @pytest.mark.parametrize("damage", ["flip", "truncate", "remove", "no manifest"])
@@ -136,16 +141,32 @@ def test_a_conversion_that_fails_leaves_nothing_behind(tiny_gguf, tmp_path, monk
     monkeypatch.setattr("myserve_ui.models.gguf_conversion.write_manifest", lambda folder: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         convert(tiny_gguf, tmp_path)
-    assert list((tmp_path / "models").iterdir()) == []
+    assert unhidden(tmp_path) == []
 
 
-def test_what_a_killed_process_left_is_cleared_once_it_is_old(tiny_gguf, tmp_path):
-    old, young = (tmp_path / "models" / f"{UNFINISHED}{age}" for age in ("old", "young"))
-    for folder in (old, young):
-        folder.mkdir(parents=True)
-    os.utime(old, (time.time() - 10_000,) * 2)
-    convert(tiny_gguf, tmp_path)
-    assert (old.exists(), young.exists()) == (False, True)
+def test_each_stage_is_told_and_nothing_is_drawn(tiny_gguf, tmp_path, capfd):
+    told: list[tuple[str, float | None]] = []
+    convert_gguf(tiny_gguf, cache=tmp_path, on_progress=lambda *progress: told.append(progress))
+    assert list(dict(told)) == [CHECKING, STAGE, WRITING, HASHING]
+    fractions = [fraction for stage, fraction in told if stage == STAGE]
+    assert fractions == sorted(set(fractions))
+    assert len(fractions) > 10
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_disk_that_is_full_names_the_way_out(tiny_gguf, tmp_path, caplog):
+    resource = pytest.importorskip("resource")
+    catalog = build_catalog(model=str(tiny_gguf), precision="full", device="cpu")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+    try:
+        with caplog.at_level(logging.INFO), pytest.raises(ModelLoadError) as caught:
+            load_model(catalog.default, options=LoadOptions(cache=tmp_path))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert caught.value.message == NO_ROOM
+    assert caplog.records == []
+    assert unhidden(tmp_path) == []
 
 
 def test_two_processes_at_once_both_get_the_whole_copy(tiny_gguf, tmp_path):
@@ -164,7 +185,7 @@ def test_two_processes_at_once_both_get_the_whole_copy(tiny_gguf, tmp_path):
     folders = {Path(output.strip()) for output, _ in outputs}
     assert len(folders) == 1
     assert is_whole(folders.pop())
-    assert len(list((tmp_path / "models").iterdir())) == 1
+    assert len(unhidden(tmp_path)) == 1
 
 
 def test_a_gguf_that_is_missing_or_damaged_is_refused_in_a_sentence(tiny_gguf, tmp_path):

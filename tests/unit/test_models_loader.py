@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 
 import pytest
@@ -17,10 +18,12 @@ from myserve_ui.errors import ModelLoadError, ModelNotFoundError, PrecisionUnava
 from myserve_ui.models import placement
 from myserve_ui.models.catalog import Catalog, SourceKind, build_catalog, find_source
 from myserve_ui.models.default_model import find_default_gguf
+from myserve_ui.models.int4_model import PACKING
 from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.models.loader import LoadOptions, load_model
 from myserve_ui.models.tiny import build_tiny_model
 from myserve_ui.models.tiny_checkpoint import save_tiny_model
+from myserve_ui.serving.engine_builder import EngineLimits, build_engine
 
 END_TOKEN_ID = 285
 """<|im_end|> of the tiny tokenizer."""
@@ -86,15 +89,34 @@ def test_the_dtype_asked_for_is_the_dtype_served(folder, name, dtype):
     assert (loaded.dtype, loaded.module.dtype) == (dtype, dtype)
 
 
-def test_nf4_packs_the_layers_and_stays_near_the_full_model(folder):
-    full, packed = load(folder), load(folder, precision="nf4")
+@pytest.mark.parametrize("precision", ["nf4", "int8", "int4"])
+def test_a_lower_precision_packs_the_layers_and_stays_near_the_full_model(folder, precision, caplog):
+    full, packed = load(folder), load(folder, precision=precision)
     prompt = torch.tensor([full.tokenizer.encode("Hello world")])
     with torch.inference_mode():
         a, b = (loaded.module(prompt).logits.flatten() for loaded in (full, packed))
-    assert packed.info.id == "tiny:nf4"
+    assert packed.info.id == f"tiny:{precision}"
+    assert packed.info.dtype == "float32"
     assert packed.info.num_parameters == full.info.num_parameters
-    assert packed.info.weight_bytes < full.info.weight_bytes
+    assert packed.info.weight_bytes == packed.memory.weight_bytes < full.info.weight_bytes
+    assert {group.format for group in packed.memory.quantized} == {precision}
+    assert [group.pattern for group in packed.memory.quantized if "layers" not in group.pattern] == []
     assert 0.5 < torch.nn.functional.cosine_similarity(a, b, dim=0) < 0.99999
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("precision", ["full", "nf4", "int8", "int4"])
+def test_the_engine_accepts_every_precision(folder, precision):
+    engine = build_engine(load(folder, precision=precision), EngineLimits(max_num_seqs=2))
+    assert engine.runner.kv_bytes_per_token == 2 * 3 * 2 * 16 * 4
+
+
+def test_packing_tells_how_far_it_is(folder):
+    stages: list[tuple[str, float | None]] = []
+    entry = build_catalog(model=str(folder), precision="int4", device="cpu").default
+    options = LoadOptions(cache=folder.parent / "cache")
+    load_model(entry, options=options, on_progress=lambda stage, fraction: stages.append((stage, fraction)))
+    assert [fraction for stage, fraction in stages if stage == PACKING] == [index / 21 for index in range(21)]
 
 
 def test_a_chat_template_from_the_settings_replaces_the_models_own(folder, tmp_path):
@@ -133,6 +155,19 @@ def test_damaged_weights_are_refused(folder):
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1000])
     assert "damaged" in refusal(folder)
+
+
+def test_only_a_failure_that_no_sentence_explains_shows_its_traceback(folder, caplog, monkeypatch):
+    weights = folder / "model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-1000])
+    refusal(folder)
+    assert [record for record in caplog.records if record.levelno > logging.DEBUG] == []
+    weights.write_bytes(whole)
+    monkeypatch.setattr("myserve_ui.models.loader.find_end_tokens", lambda *_: 1 / 0)
+    assert "the log has the details" in refusal(folder)
+    (record,) = [record for record in caplog.records if record.levelno > logging.DEBUG]
+    assert record.exc_info is not None and record.exc_info[0] is ZeroDivisionError
 
 
 def test_missing_tensors_are_never_made_up(folder):
@@ -196,7 +231,8 @@ def test_a_precision_that_is_not_possible_is_refused_with_its_reason(folder, mon
 
 def test_the_catalog_has_the_default_first_and_lists_its_keys():
     catalog: Catalog = build_catalog(model="someone/some-model", precision="nf4", device="cpu")
-    assert [entry.key for entry in catalog] == ["someone/some-model:nf4", "someone/some-model"]
+    name = "someone/some-model"
+    assert [entry.key for entry in catalog] == [f"{name}:nf4", name, f"{name}:int8", f"{name}:int4"]
     assert catalog.get("") is catalog.default
     with pytest.raises(ModelNotFoundError, match="someone/some-model:nf4"):
         catalog.get("../../etc/passwd")

@@ -11,7 +11,13 @@ import pytest
 import torch
 from torch import nn
 
-from myserve_ui.models.quantization import PRECISIONS, import_bitsandbytes, settle_4bit_layers, why_unavailable
+from myserve_ui.models.quantization import (
+    PRECISIONS,
+    dtype_to_read,
+    import_bitsandbytes,
+    settle_4bit_layers,
+    why_unavailable,
+)
 
 
 def has_avx512bf16() -> bool:
@@ -93,6 +99,22 @@ def test_importing_bitsandbytes_fetches_no_code_and_says_nothing(tmp_path: Path)
 
 
 def test_every_precision_says_whether_it_is_possible():
-    assert [why_unavailable(precision, "cpu") for precision in PRECISIONS] == [None, None]
+    assert [why_unavailable(precision, "cpu") for precision in PRECISIONS] == [None] * 4
     assert "mps" in str(why_unavailable("nf4", "mps"))
+    assert "mps" in str(why_unavailable("int8", "mps"))
     assert why_unavailable("full", "mps") is None
+
+
+def test_int4_is_for_the_cpu_and_needs_no_bitsandbytes(monkeypatch):
+    monkeypatch.setattr("myserve_ui.models.quantization.importlib.util.find_spec", lambda name: None)
+    assert why_unavailable("int4", "cpu") is None
+    assert "bitsandbytes" in str(why_unavailable("int8", "cpu"))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    for device in ("auto", "cuda", "cuda:1"):
+        assert "for the CPU only" in str(why_unavailable("int4", device))
+
+
+def test_int4_weights_are_read_as_they_are_stored():
+    assert dtype_to_read("int4", torch.float32, stored=torch.float16) is torch.float16
+    assert dtype_to_read("int4", torch.float32, stored=None) is torch.float32
+    assert dtype_to_read("nf4", torch.float32, stored=torch.float16) is torch.float32

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import pytest
 from tokenizers import processors
@@ -161,3 +164,22 @@ def test_a_byte_chat_goes_on_where_the_last_turn_ended():
     history = (Message("user", "hi"), Message("assistant", "yo"), Message("user", "more"))
     assert tokenizer.render_chat(history)[: len(first) + 2] == [*first, *b"yo"]
     assert tokenizer.render_chat(history[:2], continue_final_message=True) == [*first, *b"yo"]
+
+
+def test_a_long_text_does_not_hold_up_other_threads(tokenizer):
+    """Another thread looks at the clock all the time: its longest pause is no large part of the work."""
+    looks, done = [], threading.Event()
+
+    def look():
+        while not done.wait(0.001):
+            looks.append(time.perf_counter())
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    start = time.perf_counter()
+    tokenizer.encode("the user and the world " * 20_000)
+    end = time.perf_counter()
+    done.set()
+    thread.join()
+    marks = [start, *(mark for mark in looks if start < mark < end), end]
+    assert max(later - earlier for earlier, later in pairwise(marks)) < 0.5 * (end - start)

@@ -92,6 +92,15 @@ def test_unknown_option_is_refused_with_the_nearest_valid_one(written, nearest):
     assert complaint_about(written, "8") == f"{written.removesuffix('=1')} is not an option; the nearest is {nearest}."
 
 
+@pytest.mark.parametrize("written", ["--nope", "--x", "--"])
+def test_an_option_that_looks_like_no_other_is_told_where_they_are_listed(written):
+    assert complaint_about(written, "8").startswith(f"{written} is not an option; `python app.py --help` lists them.")
+
+
+def test_a_variable_that_looks_like_no_other_is_told_where_they_are_listed():
+    assert complaint_about(MYSERVE_NOPE="1") == "MYSERVE_NOPE is not a setting; `python app.py --help` lists them."
+
+
 def test_an_option_is_never_guessed_from_its_beginning():
     assert "--max-num-s is not an option" in complaint_about("--max-num-s", "4")
 
@@ -109,7 +118,7 @@ def test_an_option_is_never_guessed_from_its_beginning():
         ("MYSERVE_KV_CACHE_GIB", "inf", "a number above 0"),
         ("MYSERVE_SHUTDOWN_GRACE", "nan", "a number of at least 0"),
         ("MYSERVE_MAX_BODY_MIB", "2000", "a number above 0 and at most 1024"),
-        ("MYSERVE_PRECISION", "int8", "one of full, nf4"),
+        ("MYSERVE_PRECISION", "int2", "one of full, nf4, int8, int4"),
         ("MYSERVE_DEBUG", "maybe", "true or false"),
         ("MYSERVE_DEVICE", "gpu", "like auto, cpu, cuda, cuda:1 or mps"),
         ("MYSERVE_ALLOWED_ORIGINS", "https://a.example/", "like https://example.org, http://localhost:3000 or *"),

@@ -1,0 +1,81 @@
+"""What each command does: its document is the last line of standard output, its progress goes to standard error."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from myserve_ui.cli.arguments import ReportArguments, read_fidelity_arguments, read_perplexity_arguments, read_text
+from myserve_ui.errors import InvalidRequestError, MyServeError, SettingsError
+from myserve_ui.settings import prepare_environment, read_settings
+
+HELD_OUT_TEXT = Path(__file__).resolve().parents[2] / "assets" / "held_out.txt"
+FAILED, MISUSED = 1, 2
+USAGE = (
+    "python -m myserve_ui COMMAND\n"
+    "  fidelity    what a cheaper precision costs on a text\n"
+    "  perplexity  perplexity of one model on a text\n"
+    "  selftest    does the engine say what plain generate says?\n"
+    "Each lists its options with --help."
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a command; the process's exit code: 0 done, 1 failed, 2 not understood. An error is one sentence."""
+    name, *rest = arguments or ("",)
+    try:
+        return _run(name, rest)
+    except (InvalidRequestError, SettingsError) as error:
+        tell(error.message)
+        return MISUSED
+    except MyServeError as error:
+        tell(error.message)
+        return FAILED
+
+
+def tell(message: str) -> None:
+    """A line to the person at the terminal."""
+    print(message, file=sys.stderr, flush=True)
+
+
+def _run(name: str, arguments: list[str]) -> int:
+    if name in ("--help", "-h"):
+        print(USAGE)
+    elif name == "fidelity":
+        _report(read_fidelity_arguments(arguments), "report")
+    elif name == "perplexity":
+        _report(read_perplexity_arguments(arguments), "perplexity")
+    elif name == "selftest":
+        from myserve_ui.selftest import main as selftest  # late, as below
+
+        return selftest(arguments)
+    else:
+        raise InvalidRequestError(f"There is no command {name[:40]!r}; choose fidelity, perplexity or selftest.")
+    return 0
+
+
+def _report(asked: ReportArguments, kind: str) -> None:
+    prepare_environment()
+    settings = read_settings(asked.settings)
+    text = read_text(asked.text, HELD_OUT_TEXT)
+    # Imported late: transformers takes seconds, and --help or a mistyped option should not wait for it.
+    from myserve_ui.cli.reports import make_report
+    from myserve_ui.evaluation.comparisons import Comparisons
+    from myserve_ui.server.service_builder import build_services
+
+    document = asyncio.run(make_report(build_services(settings), getattr(Comparisons, kind), asked, text, tell))
+    _deliver(document, asked.json)
+
+
+def _deliver(document: dict[str, Any], path: str | None) -> None:
+    line = json.dumps(document, allow_nan=False)
+    if path is not None:
+        try:
+            Path(path).write_text(line + "\n", encoding="utf-8")
+        except OSError as error:
+            tell(f"{path} cannot be written: {error.strerror}. The document is on standard output.")
+    print(line, flush=True)

@@ -1,0 +1,33 @@
+"""Makes a report in this process, through the same engines that serve users."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any
+
+from myserve_ui.cli.arguments import ReportArguments
+from myserve_ui.errors import GenerationFailedError
+from myserve_ui.evaluation.comparisons import Comparisons
+from myserve_ui.evaluation.fidelity import FidelityProgress, FidelityRequest
+from myserve_ui.server.service_builder import Services
+
+Tell = Callable[[str], None]
+Report = Callable[[Comparisons, FidelityRequest], AsyncGenerator[FidelityProgress, None]]
+
+
+async def make_report(
+    services: Services, report: Report, asked: ReportArguments, text: str, tell: Tell
+) -> dict[str, Any]:
+    """The report's document; `tell` hears how far it is. The engines are ended whatever happens."""
+    request = FidelityRequest(text, asked.base, asked.candidate, asked.window, asked.stride)
+    try:
+        tell("loading the models")
+        async with aclosing(report(services.comparisons, request)) as steps:
+            async for step in steps:
+                if step.document is not None:
+                    return step.document
+                tell(f"{step.tokens_done:,} of {step.tokens_total:,} tokens scored")
+    finally:
+        await services.chat.shut_down()
+    raise GenerationFailedError("The report ended early.")

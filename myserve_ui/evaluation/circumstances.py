@@ -1,0 +1,41 @@
+"""What a measurement depends on beside the models: versions, processor, threads, and when it was made."""
+
+from __future__ import annotations
+
+import os
+import platform
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import torch
+
+from myserve_ui import __version__
+
+PACKAGES = ("torch", "transformers", "bitsandbytes")
+
+
+def describe_circumstances() -> dict[str, Any]:
+    """Facts for a JSON document; no name of the machine and no path on it."""
+    return {
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": {"myserve_ui": __version__, "python": platform.python_version(), **_package_versions()},
+        "machine": {
+            "system": platform.system(),
+            "processor": platform.machine(),
+            "cores": os.cpu_count(),
+            "threads": torch.get_num_threads(),
+            "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        },
+    }
+
+
+def _package_versions() -> dict[str, str]:
+    return {name: found for name in PACKAGES if (found := _version(name)) is not None}
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,142 @@
+"""What every door asks about two models: answers side by side with evidence, fidelity and perplexity reports."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any
+
+from myserve_ui.core.memory_report import MemoryReport
+from myserve_ui.core.model_info import ModelInfo
+from myserve_ui.core.sampling_params import SamplingDefaults
+from myserve_ui.errors import InvalidRequestError, MyServeError
+from myserve_ui.evaluation.comparison_document import comparison_document
+from myserve_ui.evaluation.evidence import AnswerPair
+from myserve_ui.evaluation.fidelity import FidelityProgress, FidelityRequest, FidelityService, memory_of
+from myserve_ui.evaluation.model_names import find_model, find_pair
+from myserve_ui.serving.chat_service import ChatService
+from myserve_ui.serving.compare_service import CompareRequest, CompareService, CompareUpdate, Side, with_one_seed
+from myserve_ui.serving.engine_pool import EnginePool
+
+MAX_ANSWER_TOKENS = 512
+"""Evidence keeps the logits of both answers: a row of the vocabulary in float32 for each token."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonStep:
+    """News of a comparison: how the answers stand, then that evidence is gathered, then the document."""
+
+    update: CompareUpdate
+    is_explaining: bool = False
+    document: dict[str, Any] | None = None
+
+
+class Comparisons:
+    """Side-by-side answers and reports, by the names that people use: a catalog's key or a bare precision."""
+
+    def __init__(self, chat: ChatService, pool: EnginePool) -> None:
+        self.chat = chat
+        self._compare = CompareService(chat)
+        self._fidelity = FidelityService(pool)
+        self._pool = pool
+
+    def models(self) -> tuple[ModelInfo, ...]:
+        """Every (model, precision) that can be asked for, the default first."""
+        return self.chat.models()
+
+    def pair(self, base: str = "", candidate: str = "") -> tuple[str, str]:
+        """Keys of both names, full precision and nf4 for empty ones. Raises ModelNotFoundError."""
+        names = find_pair(self.models(), base, candidate)
+        return self.chat.model(names[0]).id, self.chat.model(names[1]).id
+
+    def weights(self, name: str) -> MemoryReport | None:
+        """What the weights of `name` take, tensor by tensor; None while it is not loaded, or if it cannot be told."""
+        loaded = {engine.info.id: engine.loaded for engine in self._pool.engines()}
+        return loaded[name].memory if name in loaded else None
+
+    async def compare(self, request: CompareRequest, *, evidence: bool = True) -> AsyncGenerator[ComparisonStep, None]:
+        """Steps of a comparison; the last one carries the document.
+
+        What goes wrong on one side, or with the evidence, is told in the document. Raises InvalidRequestError for an
+        answer that would be too long, ModelNotFoundError.
+        """
+        request = self._settled(request)
+        update: CompareUpdate | None = None
+        async with aclosing(self._compare.compare(request)) as updates:
+            async for update in updates:
+                yield ComparisonStep(update)
+        if update is None:
+            raise InvalidRequestError("The comparison gave no answer.")
+        findings: dict[str, Any] | None = None
+        reason = _why_no_evidence(update) if evidence else "not asked for"
+        if reason is None:
+            yield ComparisonStep(update, is_explaining=True)
+            try:
+                findings = await self._explain(request, update)
+            except MyServeError as error:
+                reason = error.message
+        infos = {side: self.chat.model(update.answers[side].model) for side in Side}
+        memory = {side.value: memory_of(infos[side], self.weights(infos[side].id)) for side in Side}
+        document = comparison_document(request, update, infos, memory=memory)
+        yield ComparisonStep(update, document=document | {"evidence": findings, "no_evidence_because": reason})
+
+    async def report(self, request: FidelityRequest) -> AsyncGenerator[FidelityProgress, None]:
+        """Progress of a fidelity report, then its document. Raises as FidelityService.report, ModelNotFoundError."""
+        base, candidate = self.pair(request.base, request.candidate)
+        request = replace(request, base=base, candidate=candidate)
+        async with aclosing(self._fidelity.report(request)) as steps:
+            async for step in steps:
+                yield step
+
+    async def perplexity(self, request: FidelityRequest) -> AsyncGenerator[FidelityProgress, None]:
+        """The same for the model `request.base` alone; the document is one of perplexity."""
+        model = find_model(self.models(), request.base) if request.base else self.models()[0].id
+        async with aclosing(self.report(replace(request, base=model, candidate=model))) as steps:
+            async for step in steps:
+                found = step.document
+                yield step if found is None else replace(step, document=perplexity_document(found))
+
+    def _settled(self, request: CompareRequest) -> CompareRequest:
+        """`request` with keys for names, one seed for both, and a length that evidence can be given for."""
+        base, candidate = self.pair(request.base, request.candidate)
+        length = request.chat.params.max_tokens
+        if length is None or length > MAX_ANSWER_TOKENS:
+            raise InvalidRequestError(
+                f"max_tokens must be in [1, {MAX_ANSWER_TOKENS}] for a comparison, got {length}.", param="max_tokens"
+            )
+        return with_one_seed(replace(request, base=base, candidate=candidate))
+
+    async def _explain(self, request: CompareRequest, update: CompareUpdate) -> dict[str, Any]:
+        base, candidate = (update.answers[side] for side in Side)
+        params = request.chat.params.resolve(SamplingDefaults())
+        pair = AnswerPair(base.prompt_token_ids, base.token_ids, candidate.token_ids, greedy=params.is_greedy)
+        return await self._fidelity.explain(base.model, candidate.model, pair)
+
+
+def perplexity_document(fidelity: dict[str, Any]) -> dict[str, Any]:
+    """What a report of a model against itself says of that model."""
+    kept = ("made", "versions", "machine", "model", "text_sha256", "tokens_scored", "window", "stride", "bos")
+    tokens = [{"id": row["id"], "text": row["text"], "nll": row["nll_base"]} for row in fidelity["tokens"]]
+    return {
+        "kind": "perplexity",
+        **{key: fidelity[key] for key in kept},
+        "model": fidelity["base"],
+        "perplexity": fidelity["perplexity"]["base"],
+        "memory": fidelity["memory"]["base"],
+        "speed": fidelity["speed"],
+        "tokens": tokens,
+    }
+
+
+def _why_no_evidence(update: CompareUpdate) -> str | None:
+    """A sentence if the answers cannot be laid over each other; None if they can."""
+    base, candidate = (update.answers[side] for side in Side)
+    if base.error or candidate.error:
+        return "One side has no whole answer, so there is nothing to lay side by side."
+    if base.prompt_token_ids != candidate.prompt_token_ids:
+        return (
+            f"{base.model} and {candidate.model} read the prompt as different tokens, so their answers cannot be "
+            "compared token by token; choose two precisions of one model."
+        )
+    return None

@@ -1,0 +1,34 @@
+"""The check before serving: a module's own noise is allowed for, a wrong attention never."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from myserve_ui.engine.model_runner import ModelRunner
+from myserve_ui.engine.self_check import MOST_NOISE, Reference, check_runner, reference_logits
+from myserve_ui.errors import ModelLoadError
+from myserve_ui.models.int4_model import pack_int4
+from myserve_ui.models.tiny import VOCAB_SIZE, build_tiny_model
+
+
+def runner_of(module: torch.nn.Module) -> ModelRunner:
+    return ModelRunner(module, num_slots=2, max_len=64)
+
+
+def test_a_module_in_float32_has_no_noise_to_speak_of():
+    assert reference_logits(build_tiny_model("llama"), VOCAB_SIZE).noise < 1e-5
+
+
+def test_a_module_that_rounds_inside_is_held_to_its_own_noise():
+    module = build_tiny_model("llama")
+    pack_int4(module, torch.float32)
+    reference = reference_logits(module, VOCAB_SIZE)
+    assert check_runner(runner_of(module), reference, VOCAB_SIZE) < MOST_NOISE
+
+
+@pytest.mark.parametrize("noise", [0.0, 10.0])
+def test_other_logits_are_refused_however_noisy_the_module_is(noise):
+    other = reference_logits(build_tiny_model("llama", seed=1), VOCAB_SIZE)
+    with pytest.raises(ModelLoadError, match="more than rounding"):
+        check_runner(runner_of(build_tiny_model("llama")), Reference(other.logits, noise), VOCAB_SIZE)
