@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 from myserve_ui.evaluation.comparisons import Comparisons
@@ -45,7 +46,13 @@ def load(entry: CatalogEntry, _on_progress: object) -> LoadedModel:
     return replace(loaded, info=info)
 
 
-def make_comparisons(*, max_waiting: int = 128) -> Comparisons:
-    """Services over the catalog above; nothing is loaded yet."""
-    pool = EnginePool(catalog(), load, EngineLimits(debug=True), max_waiting=max_waiting)
+def make_comparisons(*, pause: float = 0.0) -> Comparisons:
+    """Services over the catalog above, nothing loaded yet; `pause` seconds make every step as slow as a large model's."""
+
+    def load_slow(entry: CatalogEntry, on_progress: object) -> LoadedModel:
+        loaded = load(entry, on_progress)
+        loaded.module.register_forward_pre_hook(lambda *_: time.sleep(pause))
+        return loaded
+
+    pool = EnginePool(catalog(), load_slow, EngineLimits(debug=True))
     return Comparisons(ChatService(pool, grace=0.0), pool)

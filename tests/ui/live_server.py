@@ -15,7 +15,7 @@ from myserve_ui.settings import Settings
 from myserve_ui.ui.blocks import mount_ui
 
 
-def page_app(service: object, **settings: object) -> FastAPI:
+def page_app(service: object, *, comparisons: Comparisons | None = None, **settings: object) -> FastAPI:
     """The page alone, over any object with ChatService's methods."""
 
     @asynccontextmanager
@@ -27,7 +27,7 @@ def page_app(service: object, **settings: object) -> FastAPI:
         if hasattr(service, "shut_down"):
             await service.shut_down()
 
-    comparisons = Comparisons(service, getattr(service, "_pool", None))  # type: ignore[arg-type]
+    comparisons = comparisons or Comparisons(service, getattr(service, "_pool", None))  # type: ignore[arg-type]
     return mount_ui(FastAPI(lifespan=lifespan), service, Settings(**settings), comparisons=comparisons)  # type: ignore[arg-type]
 
 
