@@ -92,6 +92,10 @@ class ModelLoadError(MyServeError):
     code = "model_load_failed"
 
 
+class NotEnoughMemoryError(ModelLoadError):
+    """The weights, or any keys and values beside them, do not fit what is free now."""
+
+
 class PrecisionUnavailableError(ModelLoadError):
     """The precision is not possible on this machine; the message says why."""
 

@@ -118,6 +118,12 @@ class Settings(BaseModel):
         256, ge=0, le=1_000_000, description="whole answers kept for equal greedy or seeded requests; 0 keeps none"
     )
     response_cache_mib: float = Field(16.0, ge=0, le=65536, description="memory for those answers in MiB")
+    weights_gib: float | None = Field(
+        None,
+        gt=0,
+        description="memory for the weights of all loaded precisions in GiB; the one unused for longest makes way; "
+        "default: what is free",
+    )
     threads: int | None = Field(
         None, ge=1, le=1024, description="CPU threads of the matrix products; default: torch's choice"
     )

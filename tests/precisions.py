@@ -47,7 +47,7 @@ def load(entry: CatalogEntry, _on_progress: object) -> LoadedModel:
 
 
 def make_comparisons(*, pause: float = 0.0) -> Comparisons:
-    """Services over the catalog above, nothing loaded yet; `pause` seconds make every step slow."""
+    """Services over the catalog above, nothing loaded yet; `pause` seconds make each step as slow as a big model's."""
 
     def load_slow(entry: CatalogEntry, on_progress: object) -> LoadedModel:
         loaded = load(entry, on_progress)

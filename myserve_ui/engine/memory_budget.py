@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import psutil
 import torch
 
-from myserve_ui.errors import ModelLoadError
+from myserve_ui.errors import NotEnoughMemoryError
 
 CPU_SHARE, CUDA_SHARE = 0.3, 0.9
 """Share of the memory that is free once the weights are loaded. A CPU's memory belongs to others too."""
@@ -30,14 +30,16 @@ def plan_cache(
     """Share out the memory: tokens for all rows, and how long one row may become.
 
     On a CPU, memory counts when it is written. On other devices the rows stand in full, so that the longest
-    sequence may be as long as the budget divided by the rows. Raises ModelLoadError if not even a short prompt fits.
+    sequence may be as long as the budget divided by the rows.
+
+    Raises NotEnoughMemoryError if not even a short prompt fits.
     """
     wanted = _rounded_up(context_length) * max_num_seqs
     budget = int(kv_cache_gib * 2**30) if kv_cache_gib is not None else _free_share(device)
     tokens = min(wanted, budget // kv_bytes_per_token) if kv_bytes_per_token else wanted
     longest = tokens if device.type == "cpu" else tokens // max_num_seqs
     if longest < MIN_TOKENS:
-        raise ModelLoadError(
+        raise NotEnoughMemoryError(
             f"The memory for keys and values is too small: {budget / 2**20:.0f} MiB, where one token takes "
             f"{kv_bytes_per_token / 2**10:.0f} KiB and {max_num_seqs} requests may run. "
             "Raise kv_cache_gib or lower max_num_seqs."

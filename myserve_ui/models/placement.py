@@ -7,7 +7,7 @@ from types import MappingProxyType
 import psutil
 import torch
 
-from myserve_ui.errors import ModelLoadError
+from myserve_ui.errors import NotEnoughMemoryError
 from myserve_ui.models.catalog import CatalogEntry
 from myserve_ui.models.checkpoint import Checkpoint
 
@@ -19,7 +19,7 @@ ROOM_FOR_THE_REST = 0.9
 
 
 def check_room(checkpoint: Checkpoint, entry: CatalogEntry, *, device: torch.device, dtype: torch.dtype) -> None:
-    """Raise ModelLoadError before a load that would end in the kernel killing the process.
+    """Raise NotEnoughMemoryError before a load that would end in the kernel killing the process.
 
     `dtype` is that of the weights as they are read; int4 packs them afterwards.
     """
@@ -27,7 +27,7 @@ def check_room(checkpoint: Checkpoint, entry: CatalogEntry, *, device: torch.dev
         return
     needed, free = _needed_bytes(checkpoint, entry, dtype), psutil.virtual_memory().available
     if needed > free:
-        raise ModelLoadError(
+        raise NotEnoughMemoryError(
             f"{entry.key} needs {needed / 2**30:.1f} GiB for its weights and {free / 2**30:.1f} GiB are free: choose a "
             "smaller model, 4 bits with MYSERVE_PRECISION=nf4, or 16 bits with MYSERVE_DTYPE=bf16."
         )

@@ -40,7 +40,9 @@ def build_services(settings: Settings) -> Services:
         kv_cache_gib=settings.kv_cache_gib,
         debug=settings.debug,
     )
-    pool = EnginePool(catalog, load, limits, max_waiting=settings.max_waiting)
+    pool = EnginePool(
+        catalog, load, limits, max_waiting=settings.max_waiting, weight_budget=_bytes(settings.weights_gib)
+    )
     chat = ChatService(
         pool,
         limits=StreamLimits(timeout=settings.request_timeout),
@@ -73,3 +75,7 @@ def _echo() -> tuple[Catalog, Load]:
     source = ModelSource(SourceKind.DEFAULT, ECHO_NAME, "")
     entry = CatalogEntry(ECHO_NAME, source, "full", created=int(time.time()))
     return Catalog([entry]), lambda _entry, _on_progress: echo_model()
+
+
+def _bytes(gib: float | None) -> int | None:
+    return None if gib is None else int(gib * 2**30)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
@@ -10,7 +11,13 @@ from dataclasses import dataclass, replace
 from myserve_ui.core.model_info import EngineStatus, LoadProgress, LoadState, ModelInfo
 from myserve_ui.engine.engine import Engine
 from myserve_ui.engine.grammar_compiler import GrammarCompiler
-from myserve_ui.errors import EngineDeadError, ModelLoadError, ModelLoadingError, PrecisionUnavailableError
+from myserve_ui.errors import (
+    EngineDeadError,
+    ModelLoadError,
+    ModelLoadingError,
+    NotEnoughMemoryError,
+    PrecisionUnavailableError,
+)
 from myserve_ui.models.catalog import Catalog, CatalogEntry
 from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.models.progress import OnProgress
@@ -43,6 +50,7 @@ class _Slot:
         self.engine: RunningEngine | None = None
         self.progress = LoadProgress(entry.key, "waiting to load")
         self.task: asyncio.Task[RunningEngine] | None = None
+        self.last_used = 0
         self.error: ModelLoadError | None = None
 
     def info(self) -> ModelInfo:
@@ -61,15 +69,26 @@ class EnginePool:
     """Owns every engine. `load` brings a catalog entry's weights into memory; it runs on a worker thread.
 
     Concurrent first requests share one load; loads of different entries follow each other, since each takes memory
-    and every core.
+    and every core. What does not fit beside the engines that are loaded, or beside `weight_budget` bytes of weights in
+    all, makes the one go that is unused for longest: never one with unfinished requests, never the default.
     """
 
-    def __init__(self, catalog: Catalog, load: Load, limits: EngineLimits, *, max_waiting: int = 128) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        load: Load,
+        limits: EngineLimits,
+        *,
+        max_waiting: int = 128,
+        weight_budget: int | None = None,
+    ) -> None:
         self._load = load
         self._limits = limits
         self._max_waiting = max_waiting
         self._catalog = catalog
         self._slots = {entry.key: _Slot(entry) for entry in catalog}
+        self._weight_budget = weight_budget
+        self._uses = itertools.count(1)
         self._one_load = asyncio.Lock()
         self._turnstile = Turnstile()
 
@@ -93,6 +112,7 @@ class EnginePool:
             raise ModelLoadingError(f"{slot.entry.key} is loading ({slot.progress.stage}); ask again in a moment.")
         if not slot.engine.thread.is_alive:
             raise EngineDeadError(ENGINE_DIED)
+        slot.last_used = next(self._uses)
         return slot.engine
 
     async def load(self, name: str) -> AsyncIterator[LoadProgress]:
@@ -138,7 +158,7 @@ class EnginePool:
     async def _load_engine(self, slot: _Slot) -> RunningEngine:
         async with self._one_load:
             try:
-                loaded, engine = await asyncio.to_thread(self._load_and_build, slot)
+                loaded, engine = await self._load_with_room(slot)
             except ModelLoadError as error:
                 slot.error = error
                 raise
@@ -156,7 +176,43 @@ class EnginePool:
             engine.config.max_model_len,
             GrammarCompiler(loaded.tokenizer.token_bytes, end_token_ids=loaded.eos_token_ids),
         )
+        slot.last_used = next(self._uses)
+        await self._keep_budget(slot)
         return slot.engine
+
+    async def _load_with_room(self, slot: _Slot) -> tuple[LoadedModel, Engine]:
+        """Load, and again after each engine that had to make way for it."""
+        while True:
+            try:
+                return await asyncio.to_thread(self._load_and_build, slot)
+            except NotEnoughMemoryError:
+                if not await self._evict(keep=slot):
+                    raise
+
+    async def _keep_budget(self, newest: _Slot) -> None:
+        """Let engines go until the weights are within the budget, or what is left is in use."""
+        while self._weight_budget is not None and self._weight_bytes() > self._weight_budget:
+            if not await self._evict(keep=newest):
+                return
+
+    def _weight_bytes(self) -> int:
+        return sum(engine.info.weight_bytes or 0 for engine in self.engines())
+
+    async def _evict(self, *, keep: _Slot) -> bool:
+        """End the idle engine that is unused for longest, if there is one."""
+        default = self._slot("")
+        idle = [
+            (slot.last_used, slot.engine, slot)
+            for slot in self._slots.values()
+            if slot not in (keep, default) and slot.engine is not None and slot.engine.thread.is_idle
+        ]
+        if not idle:
+            return False
+        _, engine, slot = min(idle, key=lambda entry: entry[0])
+        logger.info("%s makes way for %s", slot.entry.key, keep.entry.key)
+        slot.engine = slot.task = None  # from here on a request for it starts a load
+        await engine.thread.stop()
+        return True
 
     def _load_and_build(self, slot: _Slot) -> tuple[LoadedModel, Engine]:
         """On a worker thread: weights, then the self-check and the cache."""

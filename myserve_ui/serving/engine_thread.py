@@ -116,6 +116,11 @@ class EngineThread:
         waiting = self.snapshot.waiting
         return waiting.index(request_id) + 1 if request_id in waiting else None
 
+    @property
+    def is_idle(self) -> bool:
+        """True if no request is unfinished."""
+        return not self._streams
+
     async def wait_until_idle(self) -> None:
         """Return once no request is unfinished."""
         await self._idle.wait()

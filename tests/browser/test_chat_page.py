@@ -11,7 +11,7 @@ LONG = " ".join(f"w{number}" for number in range(400))
 
 
 def test_a_message_streams_in_and_ends_with_its_numbers(visit: OpenPage, service: ScriptedService) -> None:
-    service.pause = 0.1
+    service.pause = 0.3
     page = visit().page
     send(page, "one two three four five six seven eight")
     expect(page.locator("#chat [data-testid=bot]").first).to_contain_text("one two")

@@ -106,7 +106,7 @@ async def test_a_dead_engine_answers_503_everywhere_at_once(client: httpx2.Async
     engine.step = die
     async with asyncio.timeout(2.0):
         replies = await asyncio.gather(*waiting)
-    assert {reply.status_code for reply in replies} == {500}
+    assert {reply.status_code for reply in replies} == {503}
     assert (await client.get("/health")).status_code == 503
     refused = await ask(client)
     assert (refused.status_code, refused.json()["error"]["code"]) == (503, "engine_dead")
