@@ -77,6 +77,12 @@ class Comparisons:
         answer that would be too long, ModelNotFoundError.
         """
         request = self._settled(request)
+        with self._pool.hold(request.base, request.candidate):
+            async with aclosing(self._steps(request, evidence=evidence)) as steps:
+                async for step in steps:
+                    yield step
+
+    async def _steps(self, request: CompareRequest, *, evidence: bool) -> AsyncGenerator[ComparisonStep, None]:
         update: CompareUpdate | None = None
         async with aclosing(self._compare.compare(request)) as updates:
             async for update in updates:
@@ -100,9 +106,10 @@ class Comparisons:
         """Progress of a fidelity report, then its document. Raises as FidelityService.report, ModelNotFoundError."""
         base, candidate = self.pair(request.base, request.candidate)
         request = replace(request, base=base, candidate=candidate)
-        async with aclosing(self._fidelity.report(request)) as steps:
-            async for step in steps:
-                yield step
+        with self._pool.hold(base, candidate):
+            async with aclosing(self._fidelity.report(request)) as steps:
+                async for step in steps:
+                    yield step
 
     async def perplexity(self, request: FidelityRequest) -> AsyncGenerator[FidelityProgress, None]:
         """The same for the model `request.base` alone; the document is one of perplexity."""

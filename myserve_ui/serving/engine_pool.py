@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from myserve_ui.core.model_info import EngineStatus, LoadProgress, LoadState, ModelInfo
@@ -51,6 +52,7 @@ class _Slot:
         self.progress = LoadProgress(entry.key, "waiting to load")
         self.task: asyncio.Task[RunningEngine] | None = None
         self.last_used = 0
+        self.num_holds = 0
         self.error: ModelLoadError | None = None
 
     def info(self) -> ModelInfo:
@@ -70,7 +72,8 @@ class EnginePool:
 
     Concurrent first requests share one load; loads of different entries follow each other, since each takes memory
     and every core. What does not fit beside the engines that are loaded, or beside `weight_budget` bytes of weights in
-    all, makes the one go that is unused for longest: never one with unfinished requests, never the default.
+    all, makes the one go that is unused for longest: never one that is held or has unfinished requests, never the
+    default.
     """
 
     def __init__(
@@ -127,6 +130,18 @@ class EnginePool:
                 yield (seen := slot.progress)
             await asyncio.wait({task}, timeout=PROGRESS_INTERVAL)
         await task
+
+    @contextmanager
+    def hold(self, *names: str) -> Iterator[None]:
+        """Keep the engines of `names`, loaded by now or later, from making way between two requests of one task."""
+        slots = [self._slot(name) for name in names]
+        for slot in slots:
+            slot.num_holds += 1
+        try:
+            yield
+        finally:
+            for slot in slots:
+                slot.num_holds -= 1
 
     def engines(self) -> tuple[RunningEngine, ...]:
         """The engines that are loaded, dead ones too."""
@@ -204,7 +219,10 @@ class EnginePool:
         idle = [
             (slot.last_used, slot.engine, slot)
             for slot in self._slots.values()
-            if slot not in (keep, default) and slot.engine is not None and slot.engine.thread.is_idle
+            if slot not in (keep, default)
+            and slot.engine is not None
+            and slot.engine.thread.is_idle
+            and not slot.num_holds
         ]
         if not idle:
             return False

@@ -84,3 +84,12 @@ async def test_what_fits_nowhere_says_so():
         await load(pool, "phi")
     assert await loaded_names(pool) == ["llama"]
     await pool.shut_down()
+
+
+async def test_one_that_is_held_stays_between_two_requests(pool):
+    await load(pool, "llama", "gpt2")
+    with pool.hold("gpt2", "phi"):
+        await load(pool, "qwen2", "phi")
+        assert await loaded_names(pool) == ["llama", "gpt2", "phi"]
+    await load(pool, "qwen2")
+    assert await loaded_names(pool) == ["llama", "qwen2"]
