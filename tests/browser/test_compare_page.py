@@ -40,8 +40,9 @@ def compare(page: Page, prompt: str) -> None:
 
 def set_max_tokens(page: Page, number: int) -> None:
     page.get_by_role("button", name="Settings of both").click()
-    page.get_by_label("number input for Max tokens").last.fill(str(number))
-    page.get_by_label("number input for Max tokens").last.press("Tab")
+    max_tokens = page.locator("#compare-settings").get_by_label("number input for Max tokens")
+    max_tokens.fill(str(number))
+    max_tokens.press("Tab")
 
 
 def open_part(page: Page, name: str) -> None:

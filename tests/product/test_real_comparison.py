@@ -43,8 +43,9 @@ def test_both_precisions_answer_part_and_are_measured(real_visit: Callable[..., 
 def compare(page: Page) -> None:
     """Both write one after the other, and the place where they part is marked on both sides."""
     page.get_by_role("button", name="Settings of both").click()
-    page.get_by_label("number input for Max tokens").last.fill("16")
-    page.get_by_label("number input for Max tokens").last.press("Tab")
+    max_tokens = page.locator("#compare-settings").get_by_label("number input for Max tokens")
+    max_tokens.fill("16")
+    max_tokens.press("Tab")
     page.fill("#compare-prompt textarea", "Explain why the sky is blue, in two sentences.")
     page.press("#compare-prompt textarea", "Enter")
     page.locator("#pane-base .pane[data-state=running] .answer").wait_for(timeout=LOAD)
