@@ -24,7 +24,7 @@ class ModelPanel:
         self._service = service
         self._header = header
         self._choice = choice
-        self._awaited = gr.State("")
+        self._awaited = gr.Textbox("", label="Model to wait for", visible="hidden", elem_id="awaited")
 
     @property
     def outputs(self) -> list[Any]:

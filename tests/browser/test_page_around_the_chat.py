@@ -1,13 +1,15 @@
 """What surrounds a chat: settings, files, other visitors, small and dark screens, and silence towards other hosts."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
+from myserve_ui.core.model_info import LoadState
 from tests.browser.steps import OpenPage, choose, finished, send, wait_until
-from tests.ui.scripted_service import ScriptedService
+from tests.ui.scripted_service import FULL, ScriptedService
 
 pytestmark = pytest.mark.browser
 
@@ -167,3 +169,9 @@ def test_dark_is_dark_and_light_is_light(visit: OpenPage) -> None:
     ink = "getComputedStyle(document.querySelector('.brand h1')).color.match(/\\d+/g).slice(0, 3).map(Number)"
     assert min(visit(path="/?__theme=dark").page.evaluate(ink)) > 180
     assert max(visit(path="/?__theme=light").page.evaluate(ink)) < 90
+
+
+def test_a_page_that_is_opened_while_the_weights_load_becomes_ready(visit: OpenPage, service: ScriptedService) -> None:
+    service.catalog["tiny"] = replace(FULL, state=LoadState.UNLOADED)
+    service.pause = 0.05
+    assert "tiny" in visit().page.locator("#model-line").inner_text()  # a visit waits until the page says ready
