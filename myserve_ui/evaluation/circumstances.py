@@ -30,6 +30,18 @@ def describe_circumstances() -> dict[str, Any]:
     }
 
 
+def find_peak_bytes(device: torch.device) -> int | None:
+    """The most memory that was taken so far, by everything: on a GPU, or by this process; None where nobody counts."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    try:
+        import resource
+    except ImportError:  # Windows has no such count
+        return None
+    unit = 1 if platform.system() == "Darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
 def _package_versions() -> dict[str, str]:
     return {name: found for name in PACKAGES if (found := _version(name)) is not None}
 

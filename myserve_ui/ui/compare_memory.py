@@ -13,6 +13,7 @@ from myserve_ui.bench.machine_speed import measure_machine
 from myserve_ui.bench.roofline import DecodeBound, MachineSpeed, ModelCost, count_weight_traffic, predict_decode
 from myserve_ui.core.model_info import ModelInfo
 from myserve_ui.errors import MyServeError
+from myserve_ui.evaluation.circumstances import find_peak_bytes
 from myserve_ui.evaluation.comparisons import Comparisons, Footprint
 from myserve_ui.evaluation.plain_words import FUSED_DTYPE
 from myserve_ui.ui.compare_memory_view import CONTEXT, MemorySide, memory_view
@@ -64,7 +65,8 @@ class MemoryPanel:
         info, footprint = chat.model(name), self._comparisons.footprint(name)
         weights = footprint.weights if footprint else None
         bound = await self._bound(info, footprint) if footprint and weights else None
-        return MemorySide(info, weights, engine, bound)
+        peak = find_peak_bytes(footprint.device) if footprint else None
+        return MemorySide(info, weights, engine, bound, peak)
 
     async def _bound(self, info: ModelInfo, footprint: Footprint) -> DecodeBound | None:
         """The least time of a decode step of one sequence."""

@@ -32,6 +32,8 @@ class MemorySide:
     engine: EngineStatus | None
     bound: DecodeBound | None = None
     """The least time of a decode step of one sequence, from what the machine was measured to read and multiply."""
+    peak_bytes: int | None = None
+    """The most that was taken so far where this model is, everything together."""
 
 
 def memory_view(sides: Sequence[MemorySide]) -> str:
@@ -55,6 +57,7 @@ def _totals() -> list[tuple[str, Callable[[MemorySide], str]]]:
         ("Computes in", lambda side: f"{side.info.dtype or UNKNOWN} on {side.info.device or UNKNOWN}"),
         ("Keys and values per token", lambda side: _kib(side.info.kv_bytes_per_token)),
         ("Keys and values in use", lambda side: _kv_in_use(side)),
+        ("Peak so far, everything together", lambda side: _mib(side.peak_bytes)),
         (f"Decode step at {CONTEXT} tokens, lower bound", _bound),
         ("Tokens per second at most, one sequence", _ceiling),
         *((f"Sequences of {length:,} tokens that fit", _fitting(length)) for length in LENGTHS),

@@ -163,9 +163,10 @@ def test_memory_says_what_is_quantised_and_what_is_not() -> None:
         WeightGroup("embed.weight", "float32", 1, 500_000, 2 * 2**20, 0),
     )
     weights = MemoryReport(groups, tied=(("embed.weight", "lm_head.weight"),))
-    html = memory_view([MemorySide(FULL, None, None), MemorySide(NF4, weights, None)])
+    html = memory_view([MemorySide(FULL, None, None), MemorySide(NF4, weights, None, peak_bytes=7 * 2**20)])
     assert 'class="quantised"><th>model.*.q_proj' in html and 'class="kept"><th>embed' in html
     assert "Tied, counted once: embed.weight, lm_head.weight" in html and "8.39" in html
+    assert "<td>–</td><td>7 MiB</td>" in html
 
 
 def test_speed_is_told_as_it_was_measured() -> None:
