@@ -26,8 +26,8 @@ PRESETS: dict[str, dict[str, float]] = {
     "Greedy": {"temperature": 0.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0},
 }
 CUSTOM = "Custom"
-DEFAULT_PRESET = "Precise"
-"""The makers of the default model advise 0.2 and 0.9; small models wander at more."""
+DEFAULT_PRESET = "Greedy"
+"""The default model's makers advise 0.2; in the 4 bits of its file, one answer in three then goes astray at once."""
 
 
 @dataclass(frozen=True, slots=True)
