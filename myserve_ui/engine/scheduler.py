@@ -115,6 +115,7 @@ class Scheduler:
     def schedule(self, now: float) -> ScheduledBatch | None:
         """Choose the next step's chunks, or None when there is nothing to do."""
         self._copies = []
+        self.slots.start_step()
         self._claim_decode_memory()
         decodes = [_chunk(sequence, 1) for sequence in self.running if sequence.num_uncomputed_tokens == 1]
         prefills = self._schedule_prefills(self.max_num_batched_tokens - len(decodes))

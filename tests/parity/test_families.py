@@ -136,6 +136,16 @@ def test_a_prefix_hit_gives_the_same_tokens(make_engine, expected):
     assert answers["r7"] == expected[7]
 
 
+def test_a_prefix_is_copied_before_its_row_is_given_up_for_a_long_prompt(make_engine, expected):
+    engine = make_engine(batched_tokens=512, cache_tokens=512, max_num_seqs=4)
+    engine.add(EngineRequest("kept", PROMPTS[7][:30] + make_prompt(60, 70), request_of(7).params, arrival=0.0))
+    run(engine)
+    engine.add(request_of(7))
+    engine.add(EngineRequest("long", make_prompt(260, 71), request_of(7).params, arrival=0.0))
+    assert run(engine)["r7"] == expected[7]
+    assert engine.scheduler.slots.hit_tokens == 30
+
+
 def test_the_self_check_passes(family):
     module = build_tiny_model(family)
     reference = reference_logits(module, VOCAB_SIZE)
