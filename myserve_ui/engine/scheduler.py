@@ -66,6 +66,13 @@ class ScheduledBatch:
         return [end - 1 for end, chunk in zip(ends, self.chunks, strict=True) if chunk.samples]
 
     @property
+    def logit_rows(self) -> list[int]:
+        """Which tokens of the batch, laid end to end, have logits that are wanted: the last ones of their chunks."""
+        ends = itertools.accumulate(chunk.length for chunk in self.chunks)
+        spans = (range(end - chunk.num_logits, end) for end, chunk in zip(ends, self.chunks, strict=True))
+        return list(itertools.chain.from_iterable(spans))
+
+    @property
     def num_tokens(self) -> int:
         return sum(chunk.length for chunk in self.chunks)
 
