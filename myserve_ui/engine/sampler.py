@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from myserve_ui.core.logprobs import TokenLogprob
+from myserve_ui.engine.device_copies import to_device
 from myserve_ui.engine.grammar import RowMasks, forbid_tokens
 from myserve_ui.engine.logit_adjustments import adjust_logits
 from myserve_ui.engine.logprobs import token_logprobs
@@ -40,7 +41,8 @@ class Sampler:
         if not sequences:
             return Sampled([], {})
         asking = [row for row, sequence in enumerate(sequences) if sequence.params.logprobs is not None]
-        raw = logits[asking] if asking else None  # a copy: log-probabilities are the model's own, before adjustments
+        # a copy: log-probabilities are the model's own, before adjustments
+        raw = logits[to_device(asking, torch.long, logits.device)] if asking else None
         adjust_logits(logits, sequences, self._eos_token_ids)
         if masks is not None:
             forbid_tokens(logits, masks)
@@ -56,7 +58,7 @@ class Sampler:
         plain, ranked = self._rows_that_draw(sequences, logits.shape[-1])
         for rows, draw in ((plain, self._draw), (ranked, self._draw_ranked)):
             if rows:
-                index = torch.tensor(rows, device=logits.device)
+                index = to_device(rows, torch.long, logits.device)
                 token_ids[index] = draw(logits[index], [sequences[row] for row in rows])
         packed = torch.where(torch.isfinite(best), token_ids, -1).tolist()  # one transfer from the device
         return [None if token_id < 0 else token_id for token_id in packed]
@@ -106,7 +108,8 @@ class Sampler:
 
 
 def _column(values: SequenceOf[float | None], like: torch.Tensor) -> torch.Tensor:
-    return torch.tensor(values, dtype=torch.float32, device=like.device)[:, None]
+    numbers = [0.0 if value is None else value for value in values]
+    return to_device(numbers, torch.float32, like.device)[:, None]
 
 
 def _tempered(logits: torch.Tensor, sequences: SequenceOf[Sequence]) -> torch.Tensor:
@@ -118,7 +121,7 @@ def _pick(probabilities: torch.Tensor, sequences: SequenceOf[Sequence]) -> torch
     uniform = [sequence.uniform() for sequence in sequences]
     exact = torch.float32 if probabilities.device.type == "mps" else torch.float64  # mps has no float64
     cumulative = probabilities.cumsum(-1, dtype=exact)
-    target = torch.tensor(uniform, dtype=exact, device=probabilities.device)[:, None] * cumulative[:, -1:]
+    target = to_device(uniform, exact, probabilities.device)[:, None] * cumulative[:, -1:]
     index = torch.searchsorted(cumulative, target, right=True)[:, 0]
     last_possible = probabilities.shape[-1] - 1 - (probabilities.flip(-1) > 0).int().argmax(-1)
     return torch.minimum(index, last_possible)

@@ -31,9 +31,7 @@ def family(request):
 @pytest.fixture(scope="module")
 def expected(family):
     module = build_tiny_model(family)
-    return [
-        generate_plainly(module, prompt, max_tokens=NEW_TOKENS, end_token_ids=frozenset()) for prompt in PROMPTS
-    ]
+    return [generate_plainly(module, prompt, max_tokens=NEW_TOKENS, end_token_ids=frozenset()) for prompt in PROMPTS]
 
 
 @pytest.fixture
