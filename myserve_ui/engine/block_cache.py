@@ -102,6 +102,7 @@ class BlockCache:
             self._layers[index] = layer
         return layer
 
+    @torch.inference_mode()
     def copy_row(self, source: int, target: int, length: int) -> None:
         """Copy the first `length` tokens of one row to another, in whole blocks and in every layer."""
         count = count_blocks(length)

@@ -6,8 +6,10 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from myserve_ui.engine.block_attention import BlockKernel
 from myserve_ui.engine.block_runner import BlockRunner
 from myserve_ui.engine.cuda_recorder import CudaRecorder
+from myserve_ui.engine.decode_graphs import Recorder
 from myserve_ui.engine.echo_runner import EchoRunner
 from myserve_ui.engine.engine import Engine, EngineConfig, Host
 from myserve_ui.engine.flash_block_kernel import FlashKernel, choose_kernel
@@ -76,24 +78,29 @@ def _build_runner(loaded: LoadedModel, num_slots: int) -> Runner:
     expected = reference_logits(loaded.module, vocab_size)
     num_slots = max(num_slots, len(expected.logits))
     if loaded.device.type == "cuda":
-        return _build_block_runner(loaded, expected, num_slots)
+        kernel = choose_kernel(loaded.device, loaded.dtype)
+        recorder = CudaRecorder(loaded.device) if isinstance(kernel, FlashKernel) else None
+        return build_block_runner(loaded, expected, num_slots=num_slots, kernel=kernel, recorder=recorder)
     runner = ModelRunner(loaded.module, num_slots=num_slots, max_len=loaded.context_length)
     check_runner(runner, expected, vocab_size)
     return runner
 
 
-def _build_block_runner(loaded: LoadedModel, expected: Reference, num_slots: int) -> BlockRunner:
-    """The last step of the self-check is one that is recorded; if that is what fails, steps are launched plainly."""
+def build_block_runner(
+    loaded: LoadedModel, expected: Reference, *, num_slots: int, kernel: BlockKernel, recorder: Recorder | None
+) -> BlockRunner:
+    """A runner that passed the self-check, whose last step is one that is recorded.
+
+    If that is where it fails, steps are launched plainly. Raises ModelLoadError if they are wrong then, too.
+    """
     assert loaded.module is not None
-    kernel = choose_kernel(loaded.device, loaded.dtype)
-    recorder = CudaRecorder(loaded.device) if isinstance(kernel, FlashKernel) else None
     runner = BlockRunner(loaded.module, kernel, num_slots=num_slots, max_len=loaded.context_length, recorder=recorder)
     try:
         check_runner(runner, expected, loaded.tokenizer.vocab_size)
     except ModelLoadError as error:
         if runner.graphs is None:
             raise
-        logger.warning("Recorded steps are not right on this device, so each is launched plainly: %s", error.message)
+        logger.warning("Recorded steps go wrong on this device, so steps are launched plainly. %s", error.message)
         runner.graphs = None
         check_runner(runner, expected, loaded.tokenizer.vocab_size)
     return runner
