@@ -26,6 +26,7 @@ ARROWS: dict[str, set[str]] = {
     "api": WORDS | SERVICES | {"settings", "api"},
     "ui": WORDS | SERVICES | {"settings", "ui"},
     "selftest": BELOW_SERVING | SERVICES | {"settings"},
+    "gpu_check": BELOW_SERVING | SERVICES | {"settings", "selftest"},
     "server": BELOW_SERVING | SERVICES | {"settings", "api", "ui", "server"},
     "cli": WORDS | SERVICES | {"settings", "selftest", "server", "cli"},
     "__main__": {"cli"},
@@ -77,13 +78,13 @@ HOMES: dict[str, set[str]] = {
     "safetensors": {"models"},
     "filelock": {"models"},
     "huggingface_hub": {"models"},
-    "torch": {"models", "evaluation", "bench", "selftest", *(f"engine/{name}" for name in TENSOR_FILES)},
+    "torch": {"models", "evaluation", "bench", "selftest", "gpu_check", *(f"engine/{name}" for name in TENSOR_FILES)},
     "argparse": {"settings", "selftest", "bench", "cli"},
 }
 """Top-level module -> the rooms (or room/file) that may import it."""
 
 NAMES_THAT_SAY_NOTHING = {"utils", "helpers", "common", "misc"}
-PRINTERS = {"app", "selftest", "commands", "__main__"}
+PRINTERS = {"app", "selftest", "gpu_check", "commands", "__main__"}
 
 QUIET_CALLS = {
     "Annotated",

@@ -38,7 +38,7 @@ def make_batch(*lengths):
     """Decode rows of sequences with so many tokens, the last one to be computed; and their tables."""
     tables = BlockTables(len(lengths))
     tables.enlarge(20)
-    tables.grow([length for length in lengths])
+    tables.grow(lengths)
     chunks = []
     for slot, length in enumerate(lengths):
         params = SamplingParams(temperature=0.0, max_tokens=4)
