@@ -13,7 +13,8 @@ import torch
 
 from myserve_ui.engine.block_tables import BLOCK_SIZE, BlockTables, count_blocks
 
-MIN_BLOCKS = 32
+MIN_BLOCKS = 16
+"""Of a pool at its first growth: enough to begin with, little enough for a small device."""
 
 
 @dataclass(slots=True)

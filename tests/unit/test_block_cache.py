@@ -90,8 +90,10 @@ def test_growth_goes_in_leaps_and_stops_at_the_bound():
     cache = BlockCache(NUM_SLOTS, 100 * BLOCK_SIZE)
     cache.reserve([1])
     assert cache.tables.num_blocks == MIN_BLOCKS
-    cache.bound(60 * BLOCK_SIZE, 40 * BLOCK_SIZE)
     cache.reserve([MIN_BLOCKS * BLOCK_SIZE])
+    assert cache.tables.num_blocks == 2 * MIN_BLOCKS
+    cache.bound(60 * BLOCK_SIZE, 40 * BLOCK_SIZE)
+    cache.reserve([2 * MIN_BLOCKS * BLOCK_SIZE])
     assert cache.tables.num_blocks == 1 + 40 + NUM_SLOTS
     assert cache.max_blocks_per_row == 60
 
