@@ -45,6 +45,7 @@ TENSOR_FILES = {
     "memory_budget",
     "memory_errors",
     "model_runner",
+    "ranked_draw",
     "sampler",
     "self_check",
 }
