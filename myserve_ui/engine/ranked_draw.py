@@ -19,9 +19,7 @@ BLOCK = 128
 """Probabilities that are added up before one of the sums is chosen."""
 
 
-def draw_ranked(
-    logits: torch.Tensor, params: SequenceOf[SamplingParams], uniforms: SequenceOf[float]
-) -> torch.Tensor:
+def draw_ranked(logits: torch.Tensor, params: SequenceOf[SamplingParams], uniforms: SequenceOf[float]) -> torch.Tensor:
     """One token for each row of `logits` [rows, vocab], already divided by the temperature: [rows].
 
     `uniforms` are numbers in [0, 1), one a row. Rows do not depend on each other.

@@ -8,6 +8,7 @@ gate and up are one, residuals are added inside the products, and rotary positio
 from __future__ import annotations
 
 import copy
+import sys
 from typing import Any
 
 import torch
@@ -66,8 +67,10 @@ class LeanDecoderLayer(nn.Module):
         self.output = make(*_weights_of(attention, "o_proj"))
         self.gate_up = make(*_joined([_weights_of(mlp, "gate_proj"), _weights_of(mlp, "up_proj")]))
         self.down = make(*_weights_of(mlp, "down_proj"))
-        self.activation = mlp.act_fn
+        self.activation: Any = mlp.act_fn
         self.attention = _without_parts(attention)
+        self.config: Any = attention.config
+        self.eager = sys.modules[type(attention).__module__].eager_attention_forward
 
     def forward(
         self,
@@ -83,13 +86,13 @@ class LeanDecoderLayer(nn.Module):
             key, value = cache.update(key, value, self.attention.layer_idx)
         if self.window is not None:
             options["sliding_window"] = self.window
-        attend = ALL_ATTENTION_FUNCTIONS[self.attention.config._attn_implementation]  # type: ignore[union-attr]
+        attend = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, self.eager)
         attended, _ = attend(
             self.attention, query, key, value, attention_mask, scaling=self.attention.scaling, dropout=0.0, **options
         )
         hidden = self.output.add_to(hidden, attended.reshape(*hidden.shape[:-1], -1))
         gate, up = self.gate_up(self.mlp_norm(hidden)).chunk(2, dim=-1)
-        return self.down.add_to(hidden, self.activation(gate).mul_(up))  # type: ignore[operator]
+        return self.down.add_to(hidden, self.activation(gate).mul_(up))
 
     def _project(
         self, hidden: torch.Tensor, rotation: torch.Tensor | None

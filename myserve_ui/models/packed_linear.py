@@ -1,9 +1,8 @@
-"""A linear layer for the CPU whose weight is laid out once for oneDNN's products: stock ones lay it out at each call."""
+"""A linear layer for the CPU whose weight is laid out once for oneDNN; a stock one lays it out at every call."""
 
 from __future__ import annotations
 
 import torch
-from torch import nn
 
 from myserve_ui.models.product import Product
 

@@ -12,6 +12,7 @@ from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.model_runner import ModelRunner
 from myserve_ui.engine.self_check import check_runner, reference_logits
 from myserve_ui.models.byte_tokenizer import EOS_TOKEN_ID
+from myserve_ui.models.cpu_kernels import install_cpu_kernels
 from myserve_ui.models.tiny import FAMILIES, VOCAB_SIZE, build_tiny_model
 
 NEW_TOKENS = 24
@@ -50,11 +51,20 @@ def expected(family):
     return answers
 
 
+@pytest.fixture(params=["plain", "cpu kernels"])
+def module(family, request):
+    """The family's module with its own layers, or with the quicker ones that are served on a CPU."""
+    model = build_tiny_model(family)
+    if request.param == "cpu kernels":
+        assert install_cpu_kernels(model, torch.float32, in_int4=False)
+    return model
+
+
 @pytest.fixture
-def make_engine(family):
+def make_engine(module):
     def make(*, batched_tokens=64, cache_tokens=4096, max_num_seqs=8):
         config = EngineConfig(max_num_seqs, batched_tokens, 512, cache_tokens, debug=True)
-        runner = ModelRunner(build_tiny_model(family), num_slots=max_num_seqs, max_len=512)
+        runner = ModelRunner(module, num_slots=max_num_seqs, max_len=512)
         return Engine(runner, lambda ids: "", eos_token_ids=END_TOKENS, config=config)
 
     return make
