@@ -29,8 +29,8 @@ def main(arguments: list[str]) -> int:
     prepare_environment()
     try:
         settings = read_settings(arguments)
-        expected = _answers_of_generate(_load(settings))
-        actual = _answers_of_engine(_load(settings))
+        expected = _answers_of_generate(_load(settings, kernels="plain"))
+        actual = _answers_of_engine(_load(settings, kernels=settings.kernels))
     except MyServeError as error:
         print(error.message, file=sys.stderr)
         return 1
@@ -40,9 +40,9 @@ def main(arguments: list[str]) -> int:
     return 0 if all(equal) else 1
 
 
-def _load(settings: Settings) -> LoadedModel:
+def _load(settings: Settings, *, kernels: str) -> LoadedModel:
     catalog = build_catalog(model=settings.model, precision=settings.precision, device=settings.device)
-    options = LoadOptions(cache=settings.cache, dtype=settings.dtype, device=settings.device)
+    options = LoadOptions(cache=settings.cache, dtype=settings.dtype, device=settings.device, kernels=kernels)
     return load_model(catalog.default, options=options, on_progress=_print_progress)
 
 

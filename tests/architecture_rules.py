@@ -55,6 +55,7 @@ TENSOR_FILES = {
     "memory_errors",
     "model_runner",
     "plain_block_kernel",
+    "ranked_draw",
     "sampler",
     "self_check",
 }

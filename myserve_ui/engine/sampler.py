@@ -12,6 +12,7 @@ from myserve_ui.engine.device_copies import to_device
 from myserve_ui.engine.grammar import RowMasks, forbid_tokens
 from myserve_ui.engine.logit_adjustments import adjust_logits
 from myserve_ui.engine.logprobs import token_logprobs
+from myserve_ui.engine.ranked_draw import draw_any, draw_ranked
 from myserve_ui.engine.sequence import Sequence
 
 
@@ -80,48 +81,17 @@ class Sampler:
 
     def _draw(self, logits: torch.Tensor, sequences: SequenceOf[Sequence]) -> torch.Tensor:
         """One token for each row of `logits` [num_drawn, vocab], any of the vocabulary."""
-        return _pick(torch.softmax(_tempered(logits, sequences), dim=-1), sequences)
+        return draw_any(_tempered(logits, sequences), _uniforms(sequences))
 
     def _draw_ranked(self, logits: torch.Tensor, sequences: SequenceOf[Sequence]) -> torch.Tensor:
         """One token for each row, of those that top_k, top_p and min_p leave."""
-        ranked, order = _tempered(logits, sequences).sort(dim=-1, descending=True, stable=True)
-        probabilities = torch.softmax(ranked, dim=-1)  # [num_drawn, vocab], likeliest first
-        probabilities = probabilities.masked_fill_(self._cut(probabilities, sequences), 0.0)
-        return order.gather(-1, _pick(probabilities, sequences)[:, None])[:, 0]
-
-    def _cut(self, probabilities: torch.Tensor, sequences: SequenceOf[Sequence]) -> torch.Tensor:
-        """True for ranks that top_k, top_p or min_p leave out; the likeliest token always stays.
-
-        top_p looks at what top_k left, renormalised, as the reference implementations do.
-        """
-        params = [sequence.params for sequence in sequences]
-        vocab_size = probabilities.shape[-1]
-        ranks = torch.arange(vocab_size, device=probabilities.device)
-        top_k = _column([p.top_k if (p.top_k or 0) >= 1 else vocab_size for p in params], probabilities)
-        cut = ranks >= top_k
-        kept = probabilities.masked_fill(cut, 0.0)
-        before = kept.cumsum(-1) - kept  # probability of all likelier tokens
-        cut |= before >= _column([p.top_p for p in params], probabilities) * kept.sum(-1, keepdim=True)
-        cut |= probabilities < _column([p.min_p or 0.0 for p in params], probabilities) * probabilities[:, :1]
-        cut[:, 0] = False
-        return cut
-
-
-def _column(values: SequenceOf[float | None], like: torch.Tensor) -> torch.Tensor:
-    numbers = [0.0 if value is None else value for value in values]
-    return to_device(numbers, torch.float32, like.device)[:, None]
+        return draw_ranked(_tempered(logits, sequences), [s.params for s in sequences], _uniforms(sequences))
 
 
 def _tempered(logits: torch.Tensor, sequences: SequenceOf[Sequence]) -> torch.Tensor:
-    return logits / _column([sequence.params.temperature or 1.0 for sequence in sequences], logits)
+    temperatures = [sequence.params.temperature or 1.0 for sequence in sequences]
+    return logits / to_device(temperatures, torch.float32, logits.device)[:, None]
 
 
-def _pick(probabilities: torch.Tensor, sequences: SequenceOf[Sequence]) -> torch.Tensor:
-    """The first index whose cumulative probability passes the sequence's next uniform number: [rows]."""
-    uniform = [sequence.uniform() for sequence in sequences]
-    exact = torch.float32 if probabilities.device.type == "mps" else torch.float64  # mps has no float64
-    cumulative = probabilities.cumsum(-1, dtype=exact)
-    target = to_device(uniform, exact, probabilities.device)[:, None] * cumulative[:, -1:]
-    index = torch.searchsorted(cumulative, target, right=True)[:, 0]
-    last_possible = probabilities.shape[-1] - 1 - (probabilities.flip(-1) > 0).int().argmax(-1)
-    return torch.minimum(index, last_possible)
+def _uniforms(sequences: SequenceOf[Sequence]) -> list[float]:
+    return [sequence.uniform() for sequence in sequences]

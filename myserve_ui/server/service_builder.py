@@ -63,6 +63,7 @@ def _model(settings: Settings) -> tuple[Catalog, Load]:
         trust_remote_code=settings.trust_remote_code,
         chat_template=settings.chat_template,
         max_model_len=settings.max_model_len,
+        kernels=settings.kernels,
     )
 
     def load(entry: CatalogEntry, on_progress: OnProgress) -> LoadedModel:

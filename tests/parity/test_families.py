@@ -12,6 +12,7 @@ from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.model_runner import ModelRunner
 from myserve_ui.engine.self_check import check_runner, reference_logits
 from myserve_ui.models.byte_tokenizer import EOS_TOKEN_ID
+from myserve_ui.models.cpu_kernels import install_cpu_kernels
 from myserve_ui.models.tiny import FAMILIES, VOCAB_SIZE, build_tiny_model
 from tests.block_runners import ReplayingRecorder, block_runner
 
@@ -51,11 +52,13 @@ def expected(family):
     return answers
 
 
-@pytest.fixture(params=["rows", "blocks", "recorded blocks"])
+@pytest.fixture(params=["rows", "rows, cpu kernels", "blocks", "recorded blocks"])
 def make_runner(request, family):
     def make(num_slots=4):
         module = build_tiny_model(family)
-        if request.param == "rows":
+        if "kernels" in request.param:
+            assert install_cpu_kernels(module, torch.float32, in_int4=False)
+        if "rows" in request.param:
             return ModelRunner(module, num_slots=num_slots, max_len=512)
         return block_runner(
             module, num_slots=num_slots, recorder=ReplayingRecorder() if "recorded" in request.param else None
