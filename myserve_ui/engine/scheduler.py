@@ -95,7 +95,8 @@ class Scheduler:
     """First come, first served, under three budgets: sequences, tokens of one step, tokens of cache memory.
 
     A step takes one token of every sequence that decodes, then fills what is left of `max_num_batched_tokens` with
-    chunks of prompts, so that a long prompt slows the streams of others by a bounded amount and never stops them.
+    chunks of prompts: however many long prompts come in, no gap of a running stream exceeds the time of one step of so
+    many tokens.
     When memory runs out the newest sequence is preempted: it waits at the front of the queue and is computed again.
     """
 

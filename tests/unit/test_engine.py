@@ -120,6 +120,23 @@ def test_a_long_prompt_is_computed_in_chunks_beside_running_streams():
     assert all(batch.chunks[0].sequence.request_id == "short" for batch in chunks)
 
 
+def test_no_gap_of_a_running_stream_exceeds_one_full_step_while_long_prompts_come_in():
+    fixed, per_token, batched = 0.035, 0.001, 32
+    engine, clock = make_engine(says(65), batched=batched)
+    engine.runner.before_forward = lambda _: clock.advance(fixed + per_token * engine.runner.batches[-1].num_tokens)
+    engine.add(request_of("stream", max_tokens=60))
+    engine.step()
+    for index in range(3):
+        engine.add(request_of(f"long{index}", prompt=range(index, 400 + index), max_tokens=2))
+    times = []
+    while engine.has_work:
+        times += [clock.now for output in engine.step() if output.request_id == "stream" and output.token_ids]
+    gaps = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
+    assert len(gaps) == 58
+    assert max(gaps) == pytest.approx(fixed + per_token * batched)
+    assert min(gaps) == pytest.approx(fixed + per_token)
+
+
 def test_prefill_progress_is_reported():
     engine, _ = make_engine(says(65), batched=32)
     engine.add(request_of(prompt=range(70), max_tokens=1))
