@@ -19,7 +19,11 @@ from myserve_ui.ui.bench_words import (
 )
 from myserve_ui.ui.svg_plot import Axis, Mark, Plot, Series, draw, fitting_axis, linear_axis, log_axis
 
-LEVEL_NAMES = {"closed": "requests at once", "open": "requests per second", "ramp": "requests per second, at the end"}
+LEVEL_NAMES = {
+    "closed": "requests at once",
+    "open": "requests per second",
+    "ramp": "at the most, at once or per second",
+}
 PERCENTILES = ("p50", "p90", "p95", "p99")
 MOST_STEPS = 120
 """Of a distribution; more than a reader can tell apart."""
@@ -38,7 +42,7 @@ def _plots_of_kind(document: Document, kind: str) -> list[str]:
         return []
     caption = circumstances(document, rows)
     x = _level_axis(rows, kind)
-    over = "concurrency" if kind == "closed" else "rate"
+    over = {"closed": "concurrency", "open": "rate", "ramp": "ramp"}[kind]
     throughput = _over_load(document, rows, [("", lambda row: row["output_throughput"], "tok/s")])
     latency = _over_load(document, rows, [(name, _latency("e2e_ms", name), "ms") for name in ("p50", "p95")])
     goodput = _over_load(document, rows, [("", lambda row: row["goodput"], "good/s")])
@@ -79,21 +83,21 @@ def limit_words(document: Document) -> str:
 
 def hue_of(document: Document, row: Row) -> int:
     """The colour of a row's model, the same in every plot."""
-    return models_of(document).index(row["model"])
+    return models_of(document).index(model_words(row))
 
 
 def _over_load(document: Document, rows: Sequence[Row], lines: Sequence[tuple[str, Value, str]]) -> tuple[Series, ...]:
     """A line for each model and each of `lines` (name, value, unit)."""
     series = []
-    for model in dict.fromkeys(row["model"] for row in rows):
-        own = sorted((row for row in rows if row["model"] == model), key=lambda row: load_level(row["load"]))
+    for model in dict.fromkeys(map(model_words, rows)):
+        own = sorted((row for row in rows if model_words(row) == model), key=lambda row: load_level(row["load"]))
         for dash, (name, value, unit) in enumerate(lines):
             marks = tuple(
                 Mark(load_level(row["load"]), found, _title(row, f"{name} {decimal(found)} {unit}".strip()))
                 for row in own
                 if (found := value(row)) is not None
             )
-            series.append(Series(f"{model_words(own[0])} {name}".strip(), marks, hue_of(document, own[0]), dash))
+            series.append(Series(f"{model} {name}".strip(), marks, hue_of(document, own[0]), dash))
     return tuple(series)
 
 
@@ -154,8 +158,10 @@ def _percentiles(document: Document, key: str, name: str) -> str | None:
 
 
 def short_load(load: Mapping[str, Any]) -> str:
-    """A load where there is little room: ×4, 2/s."""
-    return f"×{load['concurrency']}" if load["kind"] == "closed" else f"{load_level(load):g}/s"
+    """A load where there is little room: ×4, 2/s, ramp."""
+    if load["kind"] == "ramp":
+        return "ramp"
+    return f"×{load['concurrency']}" if load["kind"] == "closed" else f"{load['rate']:g}/s"
 
 
 def _distribution(document: Document, index: int, row: Row) -> Series | None:

@@ -14,7 +14,7 @@ from myserve_ui.ui.svg_plot import Mark, Plot, Series, draw, log_axis
 ROOF_HUE = 5
 NEEDED = ("bandwidth_bytes_per_s", "flops_per_s", "bytes_per_step", "kv_bytes_per_token", "num_parameters")
 EXPLAINED = (
-    "decode: all sequences together, at the batch that throughput x TPOT gives; prefill: the median time to the first "
+    "decode: all sequences together, as many as decoded at a time on average; prefill: by the median time to the first "
     "token, waiting included"
 )
 
@@ -96,8 +96,7 @@ def decode_point(row: Row, work: Work) -> Mark | None:
     """Where decoding of a row lies; None if no answer had two tokens."""
     if not row["completed"] or not row.get("tpot_ms") or not row["output_throughput"]:
         return None
-    throughput = row["output_throughput"]
-    batch = max(1.0, throughput * row["tpot_ms"]["mean"] / 1000)
+    throughput, batch = row["output_throughput"], max(1.0, row.get("decoding") or 1.0)
     context = (row["prompt_tokens"] + row["output_tokens"] / 2) / row["completed"]
     intensity, rate = work.intensity(batch, cached=batch * context), work.rate(throughput)
     words = f"decode at {decimal(throughput)} tok/s, batch {batch:.1f}"

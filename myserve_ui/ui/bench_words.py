@@ -5,41 +5,33 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from myserve_ui.bench.loads import ClosedLoop, OpenLoop, Ramp, load_words as words_of_load, read_load
 from myserve_ui.ui.formatting import PRECISION_WORDS, count
 
 Document = Mapping[str, Any]
 Row = Mapping[str, Any]
 
 UNKNOWN = "–"
-ARRIVALS = {1.0: "Poisson"}
-STEADY = 1000.0
-"""Burstiness from which gaps are as good as equal."""
 
 
 def load_words(load: Mapping[str, Any]) -> str:
-    """4 at once; 2/s, Poisson; ramp from 1 to 8/s."""
-    if load["kind"] == "closed":
-        return f"{load['concurrency']} at once"
-    if load["kind"] == "ramp":
-        return f"ramp {load['start_rate']:g} to {load['end_rate']:g}/s"
-    return f"{load['rate']:g}/s, {arrival_words(load.get('burstiness', 1.0))}"
-
-
-def arrival_words(burstiness: float) -> str:
-    """How the gaps between requests are spread."""
-    return ARRIVALS.get(burstiness) or ("constant" if burstiness >= STEADY else f"gamma {burstiness:g}")
+    """4 at once; 2 requests/s; 1 to 16 at once in 3 steps."""
+    return words_of_load(read_load(load))
 
 
 def load_level(load: Mapping[str, Any]) -> float:
-    """The number that a load is ordered by: how many at once, or how many a second."""
-    if load["kind"] == "closed":
-        return float(load["concurrency"])
-    return float(load["end_rate"] if load["kind"] == "ramp" else load["rate"])
+    """The number that a load is ordered by: how many at once or a second, at the most."""
+    found = read_load(load)
+    return max(_level(step) for step in (found.steps if isinstance(found, Ramp) else (found,)))
+
+
+def _level(load: ClosedLoop | OpenLoop) -> float:
+    return float(load.concurrency if isinstance(load, ClosedLoop) else load.rate)
 
 
 def models_of(document: Document) -> list[str]:
-    """The models with results, in the order of the rows."""
-    return list(dict.fromkeys(row["model"] for row in document["rows"]))
+    """The models with results, as named by `model_words`, in the order of the rows."""
+    return list(dict.fromkeys(model_words(row) for row in document["rows"]))
 
 
 def model_words(row: Row) -> str:
@@ -61,14 +53,10 @@ def loads_of(document: Document) -> list[Mapping[str, Any]]:
     return list({load_words(row["load"]): row["load"] for row in document["rows"]}.values())
 
 
-def lengths_words(lengths: Any) -> str:
+def lengths_words(lengths: str) -> str:
     """32, or 64 to 400."""
-    if isinstance(lengths, Mapping):
-        lengths = (lengths["low"], lengths["high"])
-    low, _, high = lengths.partition(":") if isinstance(lengths, str) else (lengths, "", "")
-    if isinstance(lengths, Sequence) and not isinstance(lengths, str):
-        low, high = lengths[0], lengths[-1]
-    return f"{low} to {high}" if high and high != low else str(low)
+    low, _, high = lengths.partition(":")
+    return f"{low} to {high}" if high else low
 
 
 def circumstances(document: Document, rows: Sequence[Row] | None = None) -> str:
@@ -95,10 +83,10 @@ def _hardware(machine: Mapping[str, Any]) -> str:
 
 
 def _prompt_words(settings: Mapping[str, Any]) -> str:
-    if settings.get("prompt_file"):
-        return "a file"
     words = lengths_words(settings["prompt_tokens"])
     extra = []
+    if prompts := settings.get("prompts"):
+        words = f"a file ({prompts['count']:,})"
     if shared := settings.get("shared_prefix_tokens"):
         extra.append(f"{shared} shared")
     if (turns := settings.get("turns") or 1) > 1:

@@ -79,7 +79,7 @@ def draw(plot: Plot) -> str:
         plot.title,
         f"{_grid(plot)}{_notes(plot)}"
         f'<svg viewBox="0 0 100 100" preserveAspectRatio="none" width="100%" height="100%">{lines}</svg>{dots}',
-        legend=legend((series.name, series.hue, series.dash, series.is_square) for series in plot.series),
+        legend=_legend(plot.series),
         caption=plot.caption,
         height=plot.height,
     )
@@ -95,11 +95,11 @@ def figure(title: str, body: str, *, legend: str = "", caption: str = "", height
     )
 
 
-def legend(entries: Iterable[tuple[str, int, int, bool]]) -> str:
-    """Names with their colours: (name, hue, dash, is_square); equal ones once."""
+def _legend(series: Sequence[Series]) -> str:
+    """Names with their colours, equal ones once."""
     items = "".join(
-        f'<li><svg width="18" height="8" aria-hidden="true">{_swatch(hue, dash, is_square)}</svg>{escape(name)}</li>'
-        for name, hue, dash, is_square in dict.fromkeys(entries)
+        f'<li><svg width="18" height="8" aria-hidden="true">{swatch}</svg>{escape(name)}</li>'
+        for name, swatch in dict.fromkeys((one.name, _swatch(one)) for one in series)
         if name
     )
     return f'<ul class="legend">{items}</ul>' if items else ""
@@ -214,10 +214,13 @@ def _dot(series: Series, x: float, y: float, title: str) -> str:
     return f'<circle class="{style}" cx="{x:.2f}%" cy="{y:.2f}%" r="4">{words}</circle>'
 
 
-def _swatch(hue: int, dash: int, is_square: bool) -> str:
-    if is_square:
-        return f'<rect class="{_style(hue, 0)}" x="5" y="0" width="8" height="8"/>'
-    return f'<line class="{_style(hue, dash)}" x1="0" x2="18" y1="4" y2="4"/>'
+def _swatch(series: Series) -> str:
+    style = _style(series.hue, series.dash)
+    if series.is_square:
+        return f'<rect class="{style}" x="5" y="0" width="8" height="8"/>'
+    if not series.is_joined:
+        return f'<circle class="{style}" cx="9" cy="4" r="4"/>'
+    return f'<line class="{style}" x1="0" x2="18" y1="4" y2="4"/>'
 
 
 def _style(hue: int, dash: int) -> str:
