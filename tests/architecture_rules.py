@@ -82,6 +82,7 @@ QUIET_CALLS = {
     "ConfigDict",
     "FailFast",
     "Field",
+    "Maybe",
     "MappingProxyType",
     "Path",
     "Path(__file__).resolve",

@@ -14,6 +14,9 @@ from myserve_ui.bench.records import Outcome, RequestRecord
 from myserve_ui.bench.workload import PlannedRequest
 
 REJECTIONS = (429, 503)
+NO_KEY = "none"
+MALFORMED = (ValueError, TypeError, AttributeError, KeyError)
+"""What reading an event raises that is not built as OpenAI's are."""
 NO_USAGE = "the stream ended without usage, so its tokens cannot be counted"
 
 
@@ -24,9 +27,13 @@ class Target:
     url: str
     """Base URL, as the OpenAI SDK takes it: http://127.0.0.1:7860/v1"""
     model: str
-    api_key: str = "none"
+    api_key: str = field(default=NO_KEY, repr=False)
     ignore_eos: bool = True
     """Ask for answers of exactly max_tokens, where the server knows the field."""
+
+    @property
+    def has_key(self) -> bool:
+        return self.api_key not in ("", NO_KEY)
 
     def body(self, planned: PlannedRequest) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -51,6 +58,7 @@ class _Timing:
 
     sent: float
     chunk_times: list[float] = field(default_factory=list)
+    pieces: list[str] = field(default_factory=list)
     usage: dict[str, int] | None = None
     error: str | None = None
     is_done: bool = False
@@ -69,7 +77,7 @@ async def send(
     outcome = Outcome.FAILED
     try:
         outcome = await _read_stream(client, target, planned, timing, clock)
-    except (httpx2.HTTPError, OSError, ValueError) as error:
+    except (httpx2.HTTPError, httpx2.InvalidURL, OSError, *MALFORMED) as error:
         timing.error = _in_words(error)
     return _record(planned, timing, outcome, arrival=arrival, end=clock())
 
@@ -99,10 +107,18 @@ def _see(data: str, timing: _Timing, now: float) -> None:
     event = json.loads(data)
     if "error" in event:
         timing.error = f"error in the stream: {str(event['error'].get('message'))[:120]}"
-    if any(choice.get("delta", {}).get("content") for choice in event.get("choices") or ()):
+    if any(_piece_of(choice, timing) for choice in event.get("choices") or ()):
         timing.chunk_times.append(now)
-    if event.get("usage"):
-        timing.usage = event["usage"]
+    if usage := event.get("usage"):
+        timing.usage = {name: int(usage.get(name) or 0) for name in ("prompt_tokens", "completion_tokens")}
+
+
+def _piece_of(choice: dict[str, Any], timing: _Timing) -> bool:
+    """Whether a token came. Reasoning is generated too, though no next turn repeats it."""
+    delta = choice.get("delta") or {}
+    if content := delta.get("content"):
+        timing.pieces.append(content)
+    return bool(content or delta.get("reasoning_content") or delta.get("reasoning"))
 
 
 def _record(planned: PlannedRequest, timing: _Timing, outcome: Outcome, *, arrival: float, end: float) -> RequestRecord:
@@ -115,10 +131,11 @@ def _record(planned: PlannedRequest, timing: _Timing, outcome: Outcome, *, arriv
         end=end,
         first_token=timing.chunk_times[0] if timing.chunk_times else None,
         last_token=timing.chunk_times[-1] if timing.chunk_times else None,
-        prompt_tokens=int(usage.get("prompt_tokens", 0)),
-        output_tokens=int(usage.get("completion_tokens", 0)),
+        prompt_tokens=usage.get("prompt_tokens", 0),
+        output_tokens=usage.get("completion_tokens", 0),
         chunk_times=tuple(timing.chunk_times),
         error=timing.error,
+        text="".join(timing.pieces),
     )
 
 
@@ -136,4 +153,8 @@ def _in_words(error: Exception) -> str:
         return "the server did not answer in time"
     if isinstance(error, json.JSONDecodeError):
         return "the stream holds an event that is no JSON"
+    if isinstance(error, httpx2.InvalidURL | httpx2.UnsupportedProtocol):
+        return "the URL is none that can be asked; it begins with http:// or https://"
+    if isinstance(error, MALFORMED):
+        return "the stream holds an event that is not of OpenAI's shape"
     return f"the connection broke off ({type(error).__name__})"

@@ -1,4 +1,4 @@
-"""The numbers of one run, from its requests' raw times. Formulas: docs/metrics, percentiles by nearest rank."""
+"""The numbers of one run, from its requests' raw times. Percentiles are by nearest rank."""
 
 from __future__ import annotations
 
@@ -65,6 +65,7 @@ def summarise(records: Sequence[RequestRecord], limits: Limits | None = None) ->
         "requests": len(records),
         **{outcome.value: outcomes[outcome] for outcome in Outcome},
         "seconds": seconds,
+        "decoding": _mean_decoding(completed, seconds),
         "output_tokens": output_tokens,
         "prompt_tokens": prompt_tokens,
         "output_throughput": _rate(output_tokens, seconds),
@@ -89,6 +90,11 @@ def is_good(record: RequestRecord, limits: Limits) -> bool:
 def _duration(records: Sequence[RequestRecord]) -> float:
     """From the first send to the last end."""
     return max(record.end for record in records) - min(record.sent for record in records) if records else 0.0
+
+
+def _mean_decoding(completed: Sequence[RequestRecord], seconds: float) -> float:
+    """Answers that were being written at a time, on average."""
+    return sum(record.e2e - (record.ttft or 0.0) for record in completed) / seconds if seconds > 0 else 0.0
 
 
 def _rate(count: int, seconds: float) -> float:

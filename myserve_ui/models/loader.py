@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
+from myserve_ui.core.memory_report import count_weight_traffic
 from myserve_ui.core.model_info import LoadState
 from myserve_ui.errors import ModelLoadError, PrecisionUnavailableError
 from myserve_ui.models.catalog import CatalogEntry, ModelSource, SourceKind
@@ -25,7 +26,12 @@ from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.models.memory import count_kv_bytes_per_token, measure_memory
 from myserve_ui.models.placement import check_room, choose_device_map
 from myserve_ui.models.progress import OnProgress, ignore_progress
-from myserve_ui.models.quantization import dtype_to_read, quantization_config, settle_4bit_layers
+from myserve_ui.models.quantization import (
+    dtype_to_read,
+    expanded_itemsize,
+    quantization_config,
+    settle_4bit_layers,
+)
 from myserve_ui.models.quiet import quiet_libraries
 from myserve_ui.models.tokenizer import HuggingFaceTokenizer
 
@@ -151,6 +157,7 @@ def _describe(
         context_length=context_length,
         num_parameters=memory.num_parameters,
         weight_bytes=memory.weight_bytes,
+        bytes_per_step=count_weight_traffic(memory, expanded_itemsize=expanded_itemsize(entry.precision, dtype)),
         kv_bytes_per_token=count_kv_bytes_per_token(model.config, dtype),
         has_chat_template=served_tokenizer.has_chat_template,
         takes_tools=served_tokenizer.takes_tools,

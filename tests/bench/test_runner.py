@@ -6,10 +6,11 @@ import httpx2
 import pytest
 
 from myserve_ui.bench.client import NO_USAGE, Target
+from myserve_ui.bench.loads import ClosedLoop, OpenLoop
 from myserve_ui.bench.records import Outcome
 from myserve_ui.bench.runner import RunPlan, run_benchmark
 from myserve_ui.bench.summary import summarise
-from myserve_ui.bench.workload import ClosedLoop, Lengths, OpenLoop, Workload
+from myserve_ui.bench.workload import Lengths, Workload
 from tests.bench.scripted_server import Script, ScriptedServer
 
 TARGET = Target("http://scripted/v1", "m", api_key="k")
