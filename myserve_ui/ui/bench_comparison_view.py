@@ -45,9 +45,7 @@ def differences_view(document: Document) -> str:
 def _table(rows: Sequence[Mapping[str, Any]]) -> str:
     head = "".join(f"<th>{name}</th>" for name in HEADINGS)
     lines = "".join(_line(row) for row in rows)
-    return (
-        f'<div class="scroller"><table class="numbers"><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'
-    )
+    return f'<div class="scroller"><table class="numbers"><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'
 
 
 def _line(row: Mapping[str, Any]) -> str:

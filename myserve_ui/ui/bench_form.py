@@ -63,6 +63,7 @@ class BenchForm:
         """What is asked. Raises InvalidRequestError for what cannot be read."""
         values = {name: inputs[component] for name, component in self.named().items()}
         path = values.pop("prompt_file")
+        values |= {name: str(values[name] or "") for name in ("levels", "url", "url_model", "api_key")}
         prompts = read_prompts(Path(path)) if path else ()
         for name in ("requests", "time_limit", "burstiness", "seed", "shared_prefix_tokens", "turns"):
             values[name] = _filled(name, values[name])
@@ -76,7 +77,7 @@ class BenchForm:
 def draw_form(models: Sequence[ModelInfo], default: str, *, may_leave: bool) -> BenchForm:
     """Draw the questions into the open layout. `may_leave`: whether other servers may be measured from here."""
     parts = {**_draw_load(models, default), **_draw_sizes()}
-    with gr.Accordion("More: arrivals, limits, prompts of your own, several turns", open=False, elem_id="bench-more"):
+    with gr.Accordion("More settings", open=False, elem_id="bench-more"):
         parts |= _draw_more()
     parts |= _draw_other(may_leave=may_leave)
     gr.HTML(SHARED, padding=False)
@@ -127,7 +128,12 @@ def _draw_more() -> dict[str, Any]:
         )
         burstiness = gr.Number(1.0, minimum=0.01, label="Shape", info="of gamma; 1 is Poisson", interactive=False)
         limits = gr.Dropdown(
-            LIMITS, value="server", label="Good is", info="limits of goodput", filterable=False, elem_id="bench-limits"
+            LIMITS,
+            value="server",
+            label="Good is",
+            info="or ms of TTFT, TPOT, E2E: 500,30,-",
+            allow_custom_value=True,
+            elem_id="bench-limits",
         )
         seed = gr.Number(0, precision=0, label="Seed", info="equal seeds ask alike")
     with gr.Row(elem_classes="questions"):

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from myserve_ui.bench.benchmark_request import BenchmarkRequest, NamedTarget
 from myserve_ui.bench.benchmark_service import BenchmarkService
 from myserve_ui.bench.loads import ClosedLoop, Load, OpenLoop, Ramp
-from myserve_ui.bench.summary import Limits, interactive_limits, server_limits
+from myserve_ui.bench.summary import parse_limits
 from myserve_ui.bench.workload import Workload, parse_lengths
 from myserve_ui.errors import InvalidRequestError
 
@@ -72,7 +72,7 @@ def make_request(question: BenchQuestion, service: BenchmarkService, *, own_url:
             seed=_integer("seed", question.seed),
         ),
         loads=make_loads(question),
-        limits=_limits(question.limits),
+        limits=parse_limits(str(question.limits)),
         time_limit=_number("time_limit", question.time_limit),
         warm_up=question.warm_up,
         prompts_from=question.prompts_from,
@@ -126,12 +126,6 @@ def _shape(question: BenchQuestion) -> float:
     if question.arrivals not in {value for _, value in ARRIVALS}:
         raise InvalidRequestError(_one_of("arrivals", ARRIVALS, question.arrivals), param="arrivals")
     return {"poisson": 1.0, "constant": CONSTANT}.get(question.arrivals) or _number("burstiness", question.burstiness)
-
-
-def _limits(name: str) -> Limits:
-    if name not in {value for _, value in LIMITS}:
-        raise InvalidRequestError(_one_of("limits", LIMITS, name), param="limits")
-    return interactive_limits() if name == "interactive" else server_limits()
 
 
 def _integer(name: str, value: object) -> int:

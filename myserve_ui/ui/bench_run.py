@@ -45,9 +45,7 @@ class BenchRun:
         """Draw into the open layout; `wire` once the results are drawn."""
         with gr.Row(elem_id="bench-buttons"):
             self._start = gr.Button("Run", variant="primary", elem_id="bench-start", scale=0, min_width=140)
-            self._stop = gr.Button(
-                "Stop", variant="stop", visible=False, elem_id="bench-stop", scale=0, min_width=140
-            )
+            self._stop = gr.Button("Stop", variant="stop", visible=False, elem_id="bench-stop", scale=0, min_width=140)
             self.progress = gr.HTML("", elem_id="bench-progress", padding=False)
 
     def wire(self) -> list[Any]:

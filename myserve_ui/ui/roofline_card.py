@@ -17,7 +17,9 @@ from myserve_ui.ui.compare_tab import pair_choices
 from myserve_ui.ui.formatting import MIB, PRECISION_WORDS
 from myserve_ui.ui.heartbeat import with_heartbeat
 
-MEASURING = '<p class="working">Loading the model if need be, then measuring how fast this machine reads and multiplies…</p>'
+MEASURING = (
+    '<p class="working">Loading the model if need be, then measuring how fast this machine reads and multiplies…</p>'
+)
 INTRODUCTION = (
     '<p class="lead">A decode step reads every weight once and the cache of every sequence. The larger of the time to '
     "read and the time to multiply is the least it can take; nothing that is measured can be quicker.</p>"
@@ -73,7 +75,7 @@ def card_view(document: Mapping[str, Any]) -> str:
     return (
         f'<section class="roofline" aria-label="Roofline of {escape(str(document.get("model")))}">'
         f"<h3>{escape(str(document.get('model')))}</h3><p class='fine'>{escape(title)}</p>"
-        f"{tiles(headline_facts(document))}{_ceilings(document['rows'])}{facts_list(_facts(document))}"
+        f"{tiles(headline_facts(document))}{ceilings(document['rows'])}{facts_list(_facts(document))}"
         f'<p class="fine">{HOW}</p></section>'
     )
 
@@ -112,7 +114,8 @@ def facts_list(facts: Iterable[tuple[str, str]]) -> str:
     return f'<dl class="environment">{rows}</dl>'
 
 
-def _ceilings(rows: Sequence[Mapping[str, Any]]) -> str:
+def ceilings(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The rows of a `roofline` document as a table."""
     lines = "".join(
         f"<tr><th>{row['batch']}</th><td>{row['context']:,}</td><td>{decimal(row['bound_ms'])}</td>"
         f"<td>{decimal(row['tokens_per_s'])}</td><td>{escape(row['bound_by'])}</td></tr>"

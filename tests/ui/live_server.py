@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import secrets
 import socket
-import threading
 import tempfile
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
