@@ -80,6 +80,7 @@ QUIET_CALLS = {
     "Annotated",
     "BeforeValidator",
     "ConfigDict",
+    "Device",
     "FailFast",
     "Field",
     "Maybe",

@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 
 from myserve_ui.bench.records import Outcome, RequestRecord
 from myserve_ui.bench.workload import PlannedRequest
+from myserve_ui.errors import InvalidRequestError
 
 REJECTIONS = (429, 503)
 NO_KEY = "none"
@@ -30,6 +32,12 @@ class Target:
     api_key: str = field(default=NO_KEY, repr=False)
     ignore_eos: bool = True
     """Ask for answers of exactly max_tokens, where the server knows the field."""
+
+    def __post_init__(self) -> None:
+        if not _is_url(self.url):
+            raise InvalidRequestError(
+                f"{self.url[:80]!r} is no URL of a server: write http:// or https://, the host, and /v1.", param="url"
+            )
 
     @property
     def has_key(self) -> bool:
@@ -139,6 +147,14 @@ def _record(planned: PlannedRequest, timing: _Timing, outcome: Outcome, *, arriv
     )
 
 
+def _is_url(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
 def _message_of(response: httpx2.Response) -> str:
     try:
         return str(response.json()["error"]["message"])[:120]
@@ -153,8 +169,8 @@ def _in_words(error: Exception) -> str:
         return "the server did not answer in time"
     if isinstance(error, json.JSONDecodeError):
         return "the stream holds an event that is no JSON"
-    if isinstance(error, httpx2.InvalidURL | httpx2.UnsupportedProtocol):
-        return "the URL is none that can be asked; it begins with http:// or https://"
+    if isinstance(error, httpx2.InvalidURL):
+        return "the URL is none that can be asked"
     if isinstance(error, MALFORMED):
         return "the stream holds an event that is not of OpenAI's shape"
     return f"the connection broke off ({type(error).__name__})"

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from myserve_ui.bench.benchmark_request import BenchmarkRequest
+from myserve_ui.bench.benchmark_request import BenchmarkRequest, NamedTarget
 from myserve_ui.bench.loads import read_load, write_load
 from myserve_ui.bench.records import Outcome, RequestRecord
 from myserve_ui.bench.rows import read_record
@@ -30,6 +30,7 @@ SHAPE: dict[str, Any] = {
         "url": TEXT,
         "models": [TEXT],
         "precisions": [TEXT],
+        "targets": [{"url": TEXT, "model": TEXT, "precision": TEXT, "is_ours": FLAG, "has_key": FLAG}],
         "prompt_tokens": TEXT,
         "output_tokens": TEXT,
         "requests": NUMBER,
@@ -120,10 +121,9 @@ def _settings(request: BenchmarkRequest) -> dict[str, Any]:
     workload = request.workload
     return {
         "url": request.targets[0].target.url,
-        "is_ours": request.targets[0].is_ours,
-        "has_key": any(named.target.has_key for named in request.targets),
         "models": [named.target.model for named in request.targets],
         "precisions": [named.precision for named in request.targets],
+        "targets": [_describe_target(named) for named in request.targets],
         "prompt_tokens": str(workload.prompt_tokens),
         "output_tokens": str(workload.output_tokens),
         "requests": workload.num_requests,
@@ -136,6 +136,17 @@ def _settings(request: BenchmarkRequest) -> dict[str, Any]:
         "turns": workload.turns,
         "prompts": _describe_prompts(workload.prompts, request.prompts_from),
         "example": _example(workload, request),
+    }
+
+
+def _describe_target(named: NamedTarget) -> dict[str, Any]:
+    """Whom it measured; of a key only that there was one."""
+    return {
+        "url": named.target.url,
+        "model": named.target.model,
+        "precision": named.precision,
+        "is_ours": named.is_ours,
+        "has_key": named.target.has_key,
     }
 
 

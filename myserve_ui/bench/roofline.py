@@ -17,7 +17,7 @@ class MachineSpeed:
     bytes_per_s: float
     """Read from memory, over a buffer far larger than the last cache."""
     flops_per_s: float
-    """Of a large product in `dtype`."""
+    """Of a large product in `dtype`; infinite where it is not known, so that only reading counts."""
     device: str
     dtype: str
 
@@ -124,7 +124,7 @@ def write_roofline(
         "device": machine.device,
         "dtype": machine.dtype,
         "bandwidth_bytes_per_s": machine.bytes_per_s,
-        "flops_per_s": machine.flops_per_s,
+        "flops_per_s": machine.flops_per_s if math.isfinite(machine.flops_per_s) else None,
         "weight_bytes": weight_bytes,
         "bytes_per_step": cost.bytes_per_step,
         "num_parameters": cost.num_parameters,

@@ -136,7 +136,7 @@ async def test_no_key_gets_into_a_document():
     server, steps = await sweep(targets=targets)
     assert server.headers[0]["authorization"] == "Bearer secret-key"
     assert "secret-key" not in json.dumps(steps[-1].document)
-    assert steps[-1].document["settings"]["has_key"]
+    assert steps[-1].document["settings"]["targets"][0]["has_key"]
 
 
 async def test_a_server_that_refuses_everything_gives_rows_of_counts():
