@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from html import escape
 from typing import Any
 
 from myserve_ui.ui.bench_tables import decimal
 from myserve_ui.ui.bench_words import UNKNOWN, Document, load_words, model_words
+from myserve_ui.ui.number_table import number_table
 
 HEADINGS = ("load", "b against a", "tok/s", "TTFT, ms", "TPOT, ms", "E2E, ms", "n")
 LATENCIES = ("ttft_ms", "tpot_ms", "e2e_ms")
@@ -26,7 +27,7 @@ def comparison_view(comparison: Mapping[str, Any]) -> str:
     words = f" {left_out} rows have no counterpart." if left_out else ""
     return (
         f'<section class="report" aria-label="Comparison"><p class="lead">a = {escape(comparison["a"])}, '
-        f"b = {escape(comparison['b'])}</p>{_table(comparison['rows'])}"
+        f"b = {escape(comparison['b'])}</p>{number_table(HEADINGS, map(_line, comparison['rows']))}"
         f'<p class="fine">{how} {HOW}{escape(words)}</p></section>'
     )
 
@@ -38,14 +39,8 @@ def differences_view(document: Document) -> str:
         return ""
     return (
         '<section class="report" aria-label="Differences"><h4>Against the first model, same requests</h4>'
-        f'{_table(rows)}<p class="fine">{PAIRED} {HOW}</p></section>'
+        f'{number_table(HEADINGS, map(_line, rows))}<p class="fine">{PAIRED} {HOW}</p></section>'
     )
-
-
-def _table(rows: Sequence[Mapping[str, Any]]) -> str:
-    head = "".join(f"<th>{name}</th>" for name in HEADINGS)
-    lines = "".join(_line(row) for row in rows)
-    return f'<div class="scroller"><table class="numbers"><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'
 
 
 def _line(row: Mapping[str, Any]) -> str:
@@ -54,10 +49,11 @@ def _line(row: Mapping[str, Any]) -> str:
     numbers = sorted({found["n"] for found in latencies if found})
     count = " to ".join(str(number) for number in dict.fromkeys((numbers[0], numbers[-1]))) if numbers else "0"
     ratio = row["rates"]["output_throughput"]["ratio"]
+    faster = UNKNOWN if ratio is None else f"× {ratio:.3g}"
     names = escape(b if a == b else f"{b} against {a}")
     return (
         f"<tr><th>{escape(load_words(row['load']))}</th><td class='words'>{names}</td>"
-        f"<td>{UNKNOWN if ratio is None else f'× {ratio:.3g}'}</td>{''.join(map(_cell, latencies))}<td>{count}</td></tr>"
+        f"<td>{faster}</td>{''.join(map(_cell, latencies))}<td>{count}</td></tr>"
     )
 
 

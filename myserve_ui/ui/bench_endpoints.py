@@ -59,10 +59,11 @@ class BenchEndpoints:
         levels: a run for each, 1, 4 and 16 if empty. requests: for each model and level. prompt_tokens, output_tokens:
         "32" or "16:64". time_limit: seconds for everything. arrivals, burstiness: how the gaps of rates are spread.
         limits: what goodput asks, "server" (2 s, 100 ms a token), "interactive" (500 ms, 30 ms), or milliseconds of
-        TTFT, TPOT and E2E such as "500,30,-". seed: equal seeds ask alike. warm_up: whether requests that are not counted come first. shared_prefix_tokens: tokens that all
-        prompts begin with. turns: requests of one conversation. prompts: texts to ask in turn. url, url_model,
-        api_key: another OpenAI-compatible server to measure beside; the key is not kept. The last value has id (of
-        /runs), rows (milliseconds, nearest rank), differences with 95 % intervals, machine, versions, stopped.
+        TTFT, TPOT and E2E such as "500,30,-". seed: equal seeds ask alike. warm_up: whether requests that are not
+        counted come first. shared_prefix_tokens: tokens that all prompts begin with. turns: requests of one
+        conversation. prompts: texts to ask in turn. url, url_model, api_key: another OpenAI-compatible server to
+        measure beside; the key is not kept. The last value has id (of /runs), rows (milliseconds, nearest rank),
+        differences with 95 % intervals, machine, versions, stopped.
         """
         try:
             asked = make_request(

@@ -37,9 +37,7 @@ class ResultsPanel:
                 buttons = {
                     "json": gr.Button("Save JSON", size="sm", elem_id="bench-json", min_width=100),
                     "csv": gr.Button("Save table as CSV", size="sm", elem_id="bench-csv", min_width=140),
-                    "requests": gr.Button(
-                        "Save requests as CSV", size="sm", elem_id="bench-requests-csv", min_width=160
-                    ),
+                    "requests": gr.Button("Save requests as CSV", size="sm", elem_id="bench-raw", min_width=160),
                 }
             with gr.Accordion("Run it again from elsewhere", open=False, elem_id="bench-again"):
                 self._codes = [_code(name, language) for name, language in CODES.items()]

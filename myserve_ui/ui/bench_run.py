@@ -130,7 +130,7 @@ def progress_view(step: SweepProgress) -> str:
 
 
 def own_url(request: gr.Request, service: BenchmarkService) -> str:
-    """Base URL of this server's API as it can be reached from itself: the port that the visitor's request came in by."""
+    """Base URL of this server's API as it reaches itself: the port that the visitor's request came in by."""
     address = (request.request.scope.get("server") if request.request else None) or (None, None)
     if not address[0] or not address[1]:
         return service.own.url

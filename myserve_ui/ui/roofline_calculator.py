@@ -14,7 +14,8 @@ from myserve_ui.errors import InvalidRequestError
 from myserve_ui.ui.bench_tables import decimal
 from myserve_ui.ui.bench_words import UNKNOWN
 from myserve_ui.ui.compare_run import QUIET, problem
-from myserve_ui.ui.roofline_card import ceilings, facts_list, tiles
+from myserve_ui.ui.number_table import facts_list, number_table, tiles
+from myserve_ui.ui.roofline_card import ceilings
 
 KNOWN_MODELS: dict[str, tuple[str, int, int, int]] = {
     "SmolLM2-135M": ("134.5M", 30, 3, 64),
@@ -151,16 +152,15 @@ def _headline(document: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def devices_view() -> str:
     """HTML of the known devices with the sources of their numbers, folded away."""
-    lines = "".join(
+    lines = (
         f"<tr><th>{escape(device.name)}</th><td>{device.memory_gb:g}</td><td>{device.gb_per_s:,g}</td>"
         f"<td>{UNKNOWN if device.teraflops is None else f'{device.teraflops:g}'}</td>"
         f'<td class="words">{escape(device.source)}</td></tr>'
         for device in DEVICES
     )
-    head = "<tr><th>device</th><th>GB</th><th>GB/s</th><th>TFLOP/s</th><th>source</th></tr>"
+    table = number_table(("device", "GB", "GB/s", "TFLOP/s", "source"), lines)
     return (
-        "<details class='devices'><summary>Known devices and where their numbers come from</summary>"
-        f'<div class="scroller"><table class="numbers"><thead>{head}</thead><tbody>{lines}</tbody></table></div></details>'
+        f"<details class='devices'><summary>Known devices and where their numbers come from</summary>{table}</details>"
     )
 
 

@@ -16,6 +16,7 @@ from myserve_ui.ui.compare_run import QUIET, problem
 from myserve_ui.ui.compare_tab import pair_choices
 from myserve_ui.ui.formatting import MIB, PRECISION_WORDS
 from myserve_ui.ui.heartbeat import with_heartbeat
+from myserve_ui.ui.number_table import Facts, facts_list, number_table, tiles
 
 MEASURING = (
     '<p class="working">Loading the model if need be, then measuring how fast this machine reads and multiplies…</p>'
@@ -26,10 +27,9 @@ INTRODUCTION = (
 )
 EMPTY = '<p class="empty">Not measured yet. It takes about a second, on every core.</p>'
 HOW = (
-    "Read bandwidth over a buffer far larger than the last cache; matrix rate of one large product in the compute dtype. "
-    "Weights that a kernel first expands are counted with what it writes and reads again."
+    "Read bandwidth over a buffer far larger than the last cache; matrix rate of one large product in the compute "
+    "dtype. Weights that a kernel first expands are counted with what it writes and reads again."
 )
-Facts = Sequence[tuple[str, str]]
 
 
 class RooflineCard:
@@ -102,27 +102,14 @@ def _facts(document: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         yield f"sequences of {fit['length']:,} tokens that fit", f"{fit['sequences']:,}"
 
 
-def tiles(facts: Iterable[tuple[str, str]]) -> str:
-    """Large numbers side by side."""
-    cells = "".join(f"<div><dd>{escape(words)}</dd><dt>{escape(name)}</dt></div>" for name, words in facts)
-    return f'<dl class="tiles">{cells}</dl>'
-
-
-def facts_list(facts: Iterable[tuple[str, str]]) -> str:
-    """Small ones, a line each."""
-    rows = "".join(f"<dt>{escape(name)}</dt><dd>{escape(words)}</dd>" for name, words in facts)
-    return f'<dl class="environment">{rows}</dl>'
-
-
 def ceilings(rows: Sequence[Mapping[str, Any]]) -> str:
     """The rows of a `roofline` document as a table."""
-    lines = "".join(
+    lines = (
         f"<tr><th>{row['batch']}</th><td>{row['context']:,}</td><td>{decimal(row['bound_ms'])}</td>"
         f"<td>{decimal(row['tokens_per_s'])}</td><td>{escape(row['bound_by'])}</td></tr>"
         for row in rows
     )
-    head = "<tr><th>batch</th><th>context</th><th>step at least, ms</th><th>tokens/s at most</th><th>bound by</th></tr>"
-    return f'<div class="scroller"><table class="numbers"><thead>{head}</thead><tbody>{lines}</tbody></table></div>'
+    return number_table(("batch", "context", "step at least, ms", "tokens/s at most", "bound by"), lines)
 
 
 def _batch(batch: int | None) -> str:
