@@ -28,11 +28,12 @@ class ResultsPanel:
         """Draw into the open layout and wire."""
         self.document = gr.State(None)
         self._summary = gr.HTML(EMPTY, elem_id="bench-summary", padding=False)
-        with gr.Column(visible=False, elem_id="bench-found") as self._found:
+        with gr.Column(visible=False) as self._rows:
             self._table = gr.Dataframe(
                 interactive=False, wrap=False, show_label=False, elem_id="bench-table", max_height=420
             )
             gr.HTML(f'<p class="fine">{EXPLAINED}</p>', padding=False)
+        with gr.Column(visible=False, elem_id="bench-found") as self._found:
             with gr.Row(elem_id="bench-files"):
                 buttons = {
                     "json": gr.Button("Save JSON", size="sm", elem_id="bench-json", min_width=100),
@@ -53,7 +54,12 @@ class ResultsPanel:
 
     @property
     def outputs(self) -> list[Any]:
-        return [self.document, self._summary, self._found, self._table, *self._codes, self._plots]
+        return [self.document, self._summary, self._rows, self._table, self._found, *self._codes, self._plots]
+
+    def clear(self) -> Updates:
+        """Nothing, while a run begins."""
+        hidden = gr.update(visible=False)
+        return {self.document: None, self._summary: "", self._rows: hidden, self._found: hidden, self._plots: ""}
 
     def show(self, document: Document) -> Updates:
         """Everything of a finished, stopped, saved or opened run."""
@@ -61,20 +67,16 @@ class ResultsPanel:
         return {
             self.document: document,
             self._summary: summary_view(document),
-            self._found: gr.update(visible=True),
+            self._rows: gr.update(visible=True),
             self._table: results_table(document),
+            self._found: gr.update(visible=True),
             **dict(zip(self._codes, codes, strict=True)),
             self._plots: plots_view(document),
         }
 
     def show_rows(self, rows: list[dict[str, Any]]) -> Updates:
         """The rows that are finished while a run goes on; its plots come at the end."""
-        return {
-            self._summary: "",
-            self._found: gr.update(visible=True),
-            self._table: results_table({"rows": rows}),
-            self._plots: "",
-        }
+        return {self._rows: gr.update(visible=True), self._table: results_table({"rows": rows})}
 
 
 CODES = {"command line": "shell", "one request with curl": "shell", "gradio_client": "python"}

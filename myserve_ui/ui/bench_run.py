@@ -60,7 +60,7 @@ class BenchRun:
 
     def on_begin(self) -> Updates:
         """At once, also while another benchmark holds the queue."""
-        return self._buttons(running=True) | {self.progress: WAITING}
+        return self._buttons(running=True) | {self.progress: WAITING} | self._results.clear()
 
     async def on_run(self, inputs: Mapping[Any, Any], request: gr.Request) -> AsyncGenerator[Updates, None]:
         """Run one benchmark. Whatever goes wrong ends in a sentence, and the form stays as it is."""

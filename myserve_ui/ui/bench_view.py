@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from html import escape
 
+from myserve_ui.ui.bench_comparison_view import differences_view
 from myserve_ui.ui.bench_plots import distribution_plots, limit_words, load_plots, percentile_plots
 from myserve_ui.ui.bench_roofline_plot import roofline_plot
 from myserve_ui.ui.bench_tables import decimal, failures_view, share
 from myserve_ui.ui.bench_timeline import timelines
 from myserve_ui.ui.bench_words import Document, Row, circumstances, environment, model_words, models_of, row_words
+from myserve_ui.ui.number_table import facts_list
 
-NO_ROOFLINE = (
-    "No roofline: the machine was not measured, or what a step of these models moves is not known here. "
-    "Measure it under Roofline, then run again."
-)
+NO_ROOFLINE = "No roofline: what a step of these models moves is not known here (no weights, or another server)."
 
 
 def summary_view(document: Document) -> str:
@@ -29,15 +28,15 @@ def summary_view(document: Document) -> str:
 
 
 def plots_view(document: Document) -> str:
-    """Every plot, then the machine and the versions."""
+    """What the models differ by, every plot, then the machine and the versions."""
     small = "".join([*load_plots(document), *percentile_plots(document), *distribution_plots(document)])
     if not small:
         return ""
     roof = roofline_plot(document) or f'<p class="fine">{NO_ROOFLINE}</p>'
-    facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(words)}</dd>" for name, words in environment(document))
     return (
-        f'<section class="results" aria-label="Plots"><div class="plots">{small}<div class="wide">{roof}</div></div>'
-        f'{timelines(document)}<dl class="environment">{facts}</dl></section>'
+        f'<section class="results" aria-label="Plots">{differences_view(document)}'
+        f'<div class="plots">{small}<div class="wide">{roof}</div></div>'
+        f"{timelines(document)}{facts_list(environment(document))}</section>"
     )
 
 

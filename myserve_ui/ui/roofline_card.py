@@ -109,7 +109,7 @@ def ceilings(rows: Sequence[Mapping[str, Any]]) -> str:
         f"<td>{decimal(row['tokens_per_s'])}</td><td>{escape(row['bound_by'])}</td></tr>"
         for row in rows
     )
-    return number_table(("batch", "context", "step at least, ms", "tokens/s at most", "bound by"), lines)
+    return number_table(("batch", "context", "step ≥ ms", "tok/s ≤", "bound by"), lines)
 
 
 def _batch(batch: int | None) -> str:
