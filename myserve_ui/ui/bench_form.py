@@ -82,7 +82,7 @@ def draw_form(models: Sequence[ModelInfo], default: str, *, may_leave: bool) -> 
     parts |= _draw_other(may_leave=may_leave)
     gr.HTML(SHARED, padding=False)
     form = BenchForm(**parts)
-    form.load.change(_levels_of, form.load, [form.levels, form.arrivals, form.burstiness], queue=False, **QUIET)
+    form.load.change(_levels_of, form.load, [form.levels, form.arrivals], queue=False, **QUIET)
     form.arrivals.change(_burstiness_of, form.arrivals, form.burstiness, queue=False, **QUIET)
     return form
 
@@ -103,7 +103,7 @@ def _draw_load(models: Sequence[ModelInfo], default: str) -> dict[str, Any]:
             LOAD_KINDS, value="closed", label="Load", info="who sets the pace", filterable=False, elem_id="bench-load"
         )
         label, levels = LEVELS["closed"]
-        level_box = gr.Textbox(levels, label=label, info="a run for each", elem_id="bench-levels")
+        level_box = gr.Textbox(levels, label=label, info="a run for each", max_lines=1, elem_id="bench-levels")
     return {"models": chosen, "load": load, "levels": level_box}
 
 
@@ -113,8 +113,12 @@ def _draw_sizes() -> dict[str, Any]:
             "requests": gr.Number(
                 16, precision=0, minimum=1, label="Requests", info="for each model and load", elem_id="bench-requests"
             ),
-            "prompt_tokens": gr.Textbox("32", label="Prompt tokens", info="fixed, or low:high", elem_id="bench-prompt"),
-            "output_tokens": gr.Textbox("32", label="Answer tokens", info="fixed, or low:high", elem_id="bench-answer"),
+            "prompt_tokens": gr.Textbox(
+                "32", label="Prompt tokens", info="fixed, or low:high", max_lines=1, elem_id="bench-prompt"
+            ),
+            "output_tokens": gr.Textbox(
+                "32", label="Answer tokens", info="fixed, or low:high", max_lines=1, elem_id="bench-answer"
+            ),
             "time_limit": gr.Number(
                 600, minimum=1, label="Time limit, s", info="ends everything", elem_id="bench-time-limit"
             ),
@@ -139,8 +143,7 @@ def _draw_more() -> dict[str, Any]:
     with gr.Row(elem_classes="questions"):
         shared = gr.Number(0, precision=0, minimum=0, label="Shared prefix", info="tokens at every prompt's start")
         turns = gr.Number(1, precision=0, minimum=1, label="Turns", info="of one conversation")
-        with gr.Column(min_width=160):
-            warm_up = gr.Checkbox(True, label="Warm up", info="at the load's own size, not counted")
+        warm_up = gr.Checkbox(True, label="Warm up", info="at the load's own size, not counted")
     prompts = gr.File(
         label="Prompts: one a line, or ShareGPT-like JSON",
         file_types=[".txt", ".json"],
@@ -170,10 +173,11 @@ def _draw_other(*, may_leave: bool) -> dict[str, Any]:
                 label="URL",
                 placeholder="http://127.0.0.1:8000/v1",
                 info="OpenAI-compatible; clear the models above to measure it alone",
+                max_lines=1,
                 elem_id="bench-url",
                 scale=2,
             ),
-            "url_model": gr.Textbox(label="Its model", info="as it calls it", elem_id="bench-url-model"),
+            "url_model": gr.Textbox(label="Its model", info="as it calls it", max_lines=1, elem_id="bench-url-model"),
             "api_key": gr.Textbox(
                 label="Its key", type="password", info="never kept and never shown", elem_id="bench-key"
             ),
@@ -183,12 +187,12 @@ def _draw_other(*, may_leave: bool) -> dict[str, Any]:
 def _levels_of(load: str) -> list[Any]:
     label, levels = LEVELS.get(load, LEVELS["closed"])
     is_rate = load in ("open", "ramp-rate")
-    return [gr.update(label=label, value=levels), gr.update(interactive=is_rate), gr.update(interactive=is_rate)]
+    return [gr.update(label=label, value=levels), gr.update(interactive=is_rate)]
 
 
 def _burstiness_of(arrivals: str) -> Any:
-    """The shape that a name stands for; gamma's own is typed."""
-    return {"poisson": 1.0, "constant": 1e6}.get(arrivals, gr.skip())
+    """Only gamma has a shape of its own."""
+    return gr.update(interactive=arrivals == "gamma")
 
 
 def _filled(name: str, value: Any) -> Any:

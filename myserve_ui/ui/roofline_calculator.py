@@ -11,7 +11,7 @@ import gradio as gr
 from myserve_ui.bench.calculator import ModelShape, calculate_roofline, parse_count
 from myserve_ui.bench.device_table import DEVICES, Device, find_device
 from myserve_ui.errors import InvalidRequestError
-from myserve_ui.ui.bench_tables import decimal
+from myserve_ui.ui.bench_tables import decimal, share
 from myserve_ui.ui.bench_words import UNKNOWN
 from myserve_ui.ui.compare_run import QUIET, problem
 from myserve_ui.ui.number_table import facts_list, number_table, tiles
@@ -59,7 +59,9 @@ def _draw_model() -> tuple[gr.Dropdown, list[Any]]:
             [*KNOWN_MODELS, OWN], value=FIRST_MODEL, label="Model", info="fills in its config", elem_id="known-model"
         )
         boxes = [
-            gr.Textbox(parameters, label="Parameters", info="such as 135M or 8B", elem_id="calc-parameters"),
+            gr.Textbox(
+                parameters, label="Parameters", info="such as 135M or 8B", max_lines=1, elem_id="calc-parameters"
+            ),
             gr.Number(layers, precision=0, label="Layers", info="num_hidden_layers"),
             gr.Number(heads, precision=0, label="KV heads", info="num_key_value_heads"),
             gr.Number(width, precision=0, label="Head width", info="head_dim"),
@@ -127,7 +129,7 @@ def calculation_view(document: Mapping[str, Any]) -> str:
         ("keys and values of a token", f"{document['kv_bytes_per_token'] / 1024:,.1f} KiB"),
         (
             "memory",
-            f"{document['memory_bytes'] / 1e9:,.0f} GB, of which {document['usable_share']:.0%} are counted as usable",
+            f"{document['memory_bytes'] / 1e9:,.0f} GB, of which {share(document['usable_share'])} are counted as usable",
         ),
         ("left for keys and values", f"{room:,.1f} GB" if fits else "none: the weights do not fit"),
         *((f"sequences of {fit['length']:,} tokens that fit", f"{fit['sequences']:,}") for fit in document["fits"]),

@@ -7,8 +7,9 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from myserve_ui.bench.records import Outcome, RequestRecord
-from myserve_ui.bench.roofline import MachineSpeed, ModelCost, find_crossing_batch, write_roofline
+from myserve_ui.bench.roofline import MachineSpeed, ModelCost, write_roofline
 from myserve_ui.bench.summary import summarise
+from myserve_ui.bench.sweep import CARD_POINTS
 
 SPEED = MachineSpeed(20e9, 250e9, "cpu", "float32")
 COSTS = {"tiny": ModelCost(538_000_000, 134_500_000, 46_080), "tiny:nf4": ModelCost(780_000_000, 134_500_000, 46_080)}
@@ -91,6 +92,4 @@ def _raw(record: RequestRecord, row: int) -> dict[str, Any]:
 
 
 def _roofline(cost: ModelCost) -> dict[str, Any]:
-    document = write_roofline(SPEED, cost, [(1, 512), (8, 512), (32, 512)], weight_bytes=cost.bytes_per_step)
-    crossing = find_crossing_batch(SPEED, cost)
-    return {**document, "num_parameters": cost.num_parameters, "crossing_batch": crossing}
+    return write_roofline(SPEED, cost, CARD_POINTS, weight_bytes=cost.bytes_per_step)
