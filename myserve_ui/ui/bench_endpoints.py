@@ -65,32 +65,9 @@ class BenchEndpoints:
         measure beside; the key is not kept. The last value has id (of /runs), rows (milliseconds, nearest rank),
         differences with 95 % intervals, machine, versions, stopped.
         """
+        given = {name: value for name, value in locals().items() if name not in ("self", "request")}
         try:
-            asked = make_request(
-                BenchQuestion(
-                    models=_names(models, alone=not url),
-                    load=load,
-                    levels=_levels(levels),
-                    requests=requests,
-                    prompt_tokens=prompt_tokens,
-                    output_tokens=output_tokens,
-                    time_limit=time_limit,
-                    arrivals=arrivals,
-                    burstiness=burstiness,
-                    limits=limits,
-                    seed=seed,
-                    warm_up=warm_up,
-                    shared_prefix_tokens=shared_prefix_tokens,
-                    turns=turns,
-                    prompts=_texts(prompts),
-                    prompts_from="the call" if prompts else "",
-                    url=url,
-                    url_model=url_model,
-                    api_key=api_key,
-                ),
-                self._service,
-                own_url=own_url(request, self._service),
-            )
+            asked = make_request(_question(given), self._service, own_url=own_url(request, self._service))
             async with aclosing(_values(self._service, asked)) as values:
                 async for value in values:
                     yield value
@@ -137,10 +114,20 @@ def _value(step: SweepProgress) -> dict[str, Any]:
     return {"text": step.text, "done": step.done, "total": step.total, "seconds_left": step.seconds_left}
 
 
-def _names(models: list[str] | None, *, alone: bool) -> tuple[str, ...]:
-    """The default model, where nothing at all is named."""
-    names = (models,) if isinstance(models, str) else tuple(models or ())
-    return names or (("",) if alone else ())
+def _question(given: dict[str, Any]) -> BenchQuestion:
+    """What is asked, by the endpoint's parameters; the default model, where nothing at all is named."""
+    models, prompts = _texts("models", given["models"]), _texts("prompts", given["prompts"])
+    words = {name: str(given[name] or "") for name in ("url", "url_model", "api_key")}
+    return BenchQuestion(
+        **given
+        | words
+        | {
+            "models": models or (() if words["url"] else ("",)),
+            "levels": _levels(given["levels"]),
+            "prompts": prompts,
+            "prompts_from": "the call" if prompts else "",
+        }
+    )
 
 
 def _levels(levels: Any) -> tuple[float, ...]:
@@ -152,8 +139,8 @@ def _levels(levels: Any) -> tuple[float, ...]:
     return tuple(map(float, values))
 
 
-def _texts(prompts: Any) -> tuple[str, ...]:
-    texts = (prompts,) if isinstance(prompts, str) else tuple(prompts or ())
-    if not all(isinstance(text, str) and text.strip() for text in texts):
-        raise InvalidRequestError("prompts must be texts that are not empty.", param="prompts")
-    return texts
+def _texts(name: str, value: Any) -> tuple[str, ...]:
+    texts = [value] if isinstance(value, str) and value else value or []
+    if not isinstance(texts, list) or not all(isinstance(text, str) and text.strip() for text in texts):
+        raise InvalidRequestError(f"{name} must be a list of texts that are not empty.", param=name)
+    return tuple(texts)

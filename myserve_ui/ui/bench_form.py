@@ -113,16 +113,16 @@ def _draw_sizes() -> dict[str, Any]:
             "requests": gr.Number(
                 16, precision=0, minimum=1, label="Requests", info="for each model and load", elem_id="bench-requests"
             ),
-            "prompt_tokens": gr.Textbox(
-                "32", label="Prompt tokens", info="fixed, or low:high", max_lines=1, elem_id="bench-prompt"
-            ),
-            "output_tokens": gr.Textbox(
-                "32", label="Answer tokens", info="fixed, or low:high", max_lines=1, elem_id="bench-answer"
-            ),
+            "prompt_tokens": _length_box("Prompt tokens", "bench-prompt"),
+            "output_tokens": _length_box("Answer tokens", "bench-answer"),
             "time_limit": gr.Number(
                 600, minimum=1, label="Time limit, s", info="ends everything", elem_id="bench-time-limit"
             ),
         }
+
+
+def _length_box(label: str, name: str) -> gr.Textbox:
+    return gr.Textbox("32", label=label, info="fixed, or low:high", max_lines=1, elem_id=name)
 
 
 def _draw_more() -> dict[str, Any]:

@@ -127,10 +127,7 @@ def calculation_view(document: Mapping[str, Any]) -> str:
     facts = [
         ("weights", f"{document['weight_bytes'] / 1e9:,.2f} GB"),
         ("keys and values of a token", f"{document['kv_bytes_per_token'] / 1024:,.1f} KiB"),
-        (
-            "memory",
-            f"{document['memory_bytes'] / 1e9:,.0f} GB, of which {share(document['usable_share'])} are counted as usable",
-        ),
+        ("memory", f"{document['memory_bytes'] / 1e9:,.0f} GB, {share(document['usable_share'])} of it usable"),
         ("left for keys and values", f"{room:,.1f} GB" if fits else "none: the weights do not fit"),
         *((f"sequences of {fit['length']:,} tokens that fit", f"{fit['sequences']:,}") for fit in document["fits"]),
         ("source of the device's numbers", str(document["source"])),

@@ -30,7 +30,11 @@ SPEED = MachineSpeed(1e9, 2e10, "cpu", "float32")
 """What the machine is said to do: measuring it would take every core for a second."""
 
 
-def bench_app(folder: Path, *, pause: float = 0.0, **settings: object) -> FastAPI:
+OWN_DOOR = OwnDoor("http://127.0.0.1:9/v1")
+"""Nothing listens there: the port that a caller came in by is the one that is measured."""
+
+
+def bench_app(folder: Path, *, pause: float = 0.0, own: OwnDoor = OWN_DOOR, **settings: object) -> FastAPI:
     """ "tiny" in full precision and as "nf4", each step `pause` seconds longer; runs are kept in `folder`."""
     catalog = Catalog(
         [
@@ -47,9 +51,7 @@ def bench_app(folder: Path, *, pause: float = 0.0, **settings: object) -> FastAP
 
     pool = EnginePool(catalog, load, EngineLimits(debug=True))
     chat = ChatService(pool, grace=0.0)
-    benchmarks = BenchmarkService(
-        chat, pool, RunStore(folder), own=OwnDoor("http://127.0.0.1:9/v1"), measure=lambda _device, _dtype: SPEED
-    )
+    benchmarks = BenchmarkService(chat, pool, RunStore(folder), own=own, measure=lambda _device, _dtype: SPEED)
     return _whole_app(chat, Comparisons(chat, pool), benchmarks, Settings(**settings))  # type: ignore[arg-type]
 
 

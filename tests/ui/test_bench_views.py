@@ -1,4 +1,4 @@
-"""What the Benchmark page shows of a document, as text: tables, plots, timelines, the roofline. All of it is escaped."""
+"""What the Benchmark page shows of a document, as text: tables, plots, timelines, the roofline; all of it escaped."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_point_of_a_plot_tells_its_row_and_value(document):
 
 def test_the_distribution_ends_at_every_answer(document):
     closed = figures(distribution_plots(document)[0])[0]
-    lines = [line for line in closed.iter("polyline")]
+    lines = list(closed.iter("polyline"))
     assert len(lines) == 6
     for line in lines:
         heights = [float(point.split(",")[1]) for point in line.get("points").split()]
