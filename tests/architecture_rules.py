@@ -65,6 +65,7 @@ HOMES: dict[str, set[str]] = {
     "accelerate": {"models"},
     "gguf": {"models"},
     "llguidance": {"engine/grammar_compiler", "engine/grammar_matcher"},
+    "rich": {"cli"},
     "safetensors": {"models"},
     "filelock": {"models"},
     "huggingface_hub": {"models"},

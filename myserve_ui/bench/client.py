@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,6 +18,8 @@ from myserve_ui.errors import InvalidRequestError
 
 REJECTIONS = (429, 503)
 NO_KEY = "none"
+FIXED_LENGTH: Mapping[str, Any] = MappingProxyType({"ignore_eos": True})
+"""How our server, vLLM, SGLang and llama.cpp are asked to go on past the end token."""
 MALFORMED = (ValueError, TypeError, AttributeError, KeyError)
 """What reading an event raises that is not built as OpenAI's are."""
 NO_USAGE = "the stream ended without usage, so its tokens cannot be counted"
@@ -30,8 +33,8 @@ class Target:
     """Base URL, as the OpenAI SDK takes it: http://127.0.0.1:7860/v1"""
     model: str
     api_key: str = field(default=NO_KEY, repr=False)
-    ignore_eos: bool = True
-    """Ask for answers of exactly max_tokens, where the server knows the field."""
+    extra: Mapping[str, Any] = FIXED_LENGTH
+    """Fields of every body; by default those that ask for answers of exactly max_tokens."""
 
     def __post_init__(self) -> None:
         if not _is_url(self.url):
@@ -52,7 +55,7 @@ class Target:
             "stream": True,
             "stream_options": {"include_usage": True},
         }
-        return body | {"ignore_eos": True} if self.ignore_eos else body
+        return body | dict(self.extra)
 
     @property
     def headers(self) -> dict[str, str]:

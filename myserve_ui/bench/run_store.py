@@ -17,6 +17,8 @@ from myserve_ui.errors import InvalidRequestError
 
 logger = logging.getLogger(__name__)
 
+RUNS_FOLDER = "runs"
+"""In the data folder of the settings."""
 MAX_RUNS = 200
 RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{4}")
 SUFFIX, UNFINISHED = ".json", ".unfinished-"

@@ -59,7 +59,7 @@ def load_model(entry: CatalogEntry, *, options: LoadOptions, on_progress: OnProg
     with explain_load_errors(name):
         device = resolve_device(options.device)
         template = None if options.chat_template is None else read_chat_template(options.chat_template)
-        folder = _fetch(entry.source, options, on_progress)
+        folder = fetch_model(entry.source, options, on_progress)
         checkpoint = read_checkpoint(folder, name, trust_remote_code=options.trust_remote_code)
         on_progress(READING, None)
         tokenizer = _load_tokenizer(checkpoint, options, template)
@@ -69,8 +69,8 @@ def load_model(entry: CatalogEntry, *, options: LoadOptions, on_progress: OnProg
         return _describe(entry, model, tokenizer, options, dtype=dtype)
 
 
-def _fetch(source: ModelSource, options: LoadOptions, on_progress: OnProgress) -> Path:
-    """The folder with the model's files on this machine."""
+def fetch_model(source: ModelSource, options: LoadOptions, on_progress: OnProgress = ignore_progress) -> Path:
+    """The folder with the model's files on this machine, fetched or converted if need be. Raises ModelLoadError."""
     if source.kind is SourceKind.HUB:
         return fetch_from_hub(
             source.location, options.hub, with_code=options.trust_remote_code, on_progress=on_progress

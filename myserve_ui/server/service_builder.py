@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from myserve_ui.bench.benchmark_service import BenchmarkService, OwnDoor
 from myserve_ui.bench.client import NO_KEY
-from myserve_ui.bench.run_store import RunStore
+from myserve_ui.bench.run_store import RUNS_FOLDER, RunStore
 from myserve_ui.evaluation.comparisons import Comparisons
 from myserve_ui.models.catalog import Catalog, CatalogEntry, ModelSource, SourceKind, build_catalog
 from myserve_ui.models.devices import bound_threads
@@ -23,7 +23,6 @@ from myserve_ui.serving.request_stream import StreamLimits
 from myserve_ui.serving.response_cache import ResponseCache
 from myserve_ui.settings import Settings, is_loopback
 
-RUNS_FOLDER = "runs"
 WILDCARDS = ("0.0.0.0", "::")
 
 
@@ -71,7 +70,17 @@ def _own_door(settings: Settings) -> OwnDoor:
 
 def _model(settings: Settings) -> tuple[Catalog, Load]:
     catalog = build_catalog(model=settings.model, precision=settings.precision, device=settings.device)
-    options = LoadOptions(
+    options = load_options(settings)
+
+    def load(entry: CatalogEntry, on_progress: OnProgress) -> LoadedModel:
+        return load_model(entry, options=options, on_progress=on_progress)
+
+    return catalog, load
+
+
+def load_options(settings: Settings) -> LoadOptions:
+    """What `settings` say about loading."""
+    return LoadOptions(
         cache=settings.cache,
         dtype=settings.dtype,
         device=settings.device,
@@ -80,11 +89,6 @@ def _model(settings: Settings) -> tuple[Catalog, Load]:
         chat_template=settings.chat_template,
         max_model_len=settings.max_model_len,
     )
-
-    def load(entry: CatalogEntry, on_progress: OnProgress) -> LoadedModel:
-        return load_model(entry, options=options, on_progress=on_progress)
-
-    return catalog, load
 
 
 def _echo() -> tuple[Catalog, Load]:
