@@ -57,9 +57,7 @@ class HistoryPanel:
         self._file.upload(self.on_file, self._file, shown, queue=False, **QUIET)
         both = [self._run, self._other]
         self._compare.click(self.on_compare, both, [self._words, self._comparison], queue=False, **QUIET)
-        self._delete.click(self.on_delete, self._run, self._words, queue=False, **QUIET).then(
-            self.on_list, both, [self._run, self._other], queue=False, **QUIET
-        )
+        self._delete.click(self.on_delete, both, lists, queue=False, **QUIET)
 
     async def on_list(self, run: str | None, other: str | None) -> list[Any]:
         """Both lists, with what was chosen still chosen if it is still there; and how many files are damaged."""
@@ -101,14 +99,15 @@ class HistoryPanel:
         except MyServeError as error:
             return {self._words: problem(error.message), self._comparison: ""}
 
-    async def on_delete(self, run: str | None) -> str:
-        if not run:
-            return problem(NOT_CHOSEN)
+    async def on_delete(self, run: str | None, other: str | None) -> list[Any]:
+        """Forget a run; both lists without it, and what came of it."""
+        words = '<p class="fine">Deleted.</p>' if run else problem(NOT_CHOSEN)
         try:
-            await self._service.delete_run(run)
+            if run:
+                await self._service.delete_run(run)
         except MyServeError as error:
-            return problem(error.message)
-        return '<p class="fine">Deleted.</p>'
+            words = problem(error.message)
+        return [*(await self.on_list(run, other))[:2], words]
 
 
 def run_words(line: RunLine) -> str:
