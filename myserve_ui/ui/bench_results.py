@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -41,7 +42,7 @@ class ResultsPanel:
                     "requests": gr.Button("Save requests as CSV", size="sm", elem_id="bench-raw", min_width=160),
                 }
             with gr.Accordion("Run it again from elsewhere", open=False, elem_id="bench-again"):
-                self._codes = [_code(name, language) for name, language in CODES.items()]
+                self._again = gr.Markdown(elem_id="bench-scripts")
             self._plots = gr.HTML("", elem_id="bench-plots", padding=False)
         self._outgoing = gr.JSON(visible=False)
         self._wire(buttons)
@@ -54,7 +55,7 @@ class ResultsPanel:
 
     @property
     def outputs(self) -> list[Any]:
-        return [self.document, self._summary, self._rows, self._table, self._found, *self._codes, self._plots]
+        return [self.document, self._summary, self._rows, self._table, self._found, self._again, self._plots]
 
     def clear(self) -> Updates:
         """Nothing, while a run begins."""
@@ -63,14 +64,13 @@ class ResultsPanel:
 
     def show(self, document: Document) -> Updates:
         """Everything of a finished, stopped, saved or opened run."""
-        codes = [write(document) for write in (as_command, as_curl, as_gradio_client)]
         return {
             self.document: document,
             self._summary: summary_view(document),
             self._rows: gr.update(visible=True),
             self._table: results_table(document),
             self._found: gr.update(visible=True),
-            **dict(zip(self._codes, codes, strict=True)),
+            self._again: scripts_markdown(document),
             self._plots: plots_view(document),
         }
 
@@ -79,8 +79,21 @@ class ResultsPanel:
         return {self._rows: gr.update(visible=True), self._table: results_table({"rows": rows})}
 
 
-CODES = {"command line": "shell", "one request with curl": "shell", "gradio_client": "python"}
-"""Ways to run it again, and the language of each."""
+def scripts_markdown(document: Document) -> str:
+    """The run as a command, its first request by curl, and a script, each in a block that can be copied."""
+    blocks = (
+        ("On the command line", "bash", as_command(document)),
+        ("Its first request with curl", "bash", as_curl(document)),
+        ("With gradio_client", "python", as_gradio_client(document)),
+    )
+    return "\n\n".join(f"**{title}**\n\n{_fenced(language, code)}" for title, language, code in blocks)
+
+
+def _fenced(language: str, code: str) -> str:
+    """Between more backticks than the code itself has in a row: a prompt may hold anything."""
+    longest = max((len(run) for run in re.findall("`+", code)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{code.strip()}\n{fence}"
 
 
 def json_file(document: Document | None) -> dict[str, str] | None:
@@ -109,9 +122,3 @@ def _csv(document: Document | None, tail: str, write: Write) -> dict[str, str] |
 
 def _name(document: Document) -> str:
     return f"bench-{document['id']}"
-
-
-def _code(name: str, language: Any) -> gr.Code:
-    return gr.Code(
-        label=name, language=language, interactive=False, wrap_lines=True, elem_id=f"bench-{name.split()[-1]}"
-    )
