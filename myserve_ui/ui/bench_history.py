@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from html import escape
@@ -76,7 +77,8 @@ class HistoryPanel:
         if not run:
             return {self._words: problem(NOT_CHOSEN)}
         try:
-            return {self._words: ""} | self._results.show(await self._service.load_run(run))
+            document = await self._service.load_run(run)
+            return {self._words: ""} | await asyncio.to_thread(self._results.show, document)
         except MyServeError as error:
             return {self._words: problem(error.message)}
 

@@ -81,13 +81,14 @@ def make_request(question: BenchQuestion, service: BenchmarkService, *, own_url:
 
 def make_loads(question: BenchQuestion) -> tuple[Load, ...]:
     """One load for each level, or a ramp over all of them."""
-    if not question.levels:
+    levels = tuple(dict.fromkeys(question.levels)) if question.load in ("closed", "open") else question.levels
+    if not levels:
         raise InvalidRequestError("Give at least one load, such as 1, 4, 16.", param="levels")
-    if len(question.levels) > MOST_LEVELS:
-        raise InvalidRequestError(f"At most {MOST_LEVELS} loads, got {len(question.levels)}.", param="levels")
+    if len(levels) > MOST_LEVELS:
+        raise InvalidRequestError(f"At most {MOST_LEVELS} loads, got {len(levels)}.", param="levels")
     shape = _shape(question)
-    opened = tuple(OpenLoop(rate, shape) for rate in question.levels) if question.load in ("open", "ramp-rate") else ()
-    closed = () if opened else tuple(ClosedLoop(_integer("levels", level)) for level in question.levels)
+    opened = tuple(OpenLoop(rate, shape) for rate in levels) if question.load in ("open", "ramp-rate") else ()
+    closed = () if opened else tuple(ClosedLoop(_integer("levels", level)) for level in levels)
     if question.load in ("closed", "open"):
         return closed or opened
     if question.load in ("ramp", "ramp-rate"):

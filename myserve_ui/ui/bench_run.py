@@ -90,7 +90,8 @@ class BenchRun:
         newest = await self._newest_run()
         if newest is None or newest == watch.newest_before:
             return buttons | {self.progress: NOTHING}
-        return buttons | {self.progress: STOPPED} | self._results.show(await self._service.load_run(newest))
+        document = await self._service.load_run(newest)
+        return buttons | {self.progress: STOPPED} | await asyncio.to_thread(self._results.show, document)
 
     async def _newest_run(self) -> str | None:
         runs = (await self._service.runs()).runs
@@ -105,7 +106,8 @@ class BenchRun:
                     continue
                 update = {self.progress: progress_view(step)}
                 if step.document is not None:
-                    update = self._buttons(running=False) | {self.progress: ""} | self._results.show(step.document)
+                    shown_all = await asyncio.to_thread(self._results.show, step.document)
+                    update = self._buttons(running=False) | {self.progress: ""} | shown_all
                 elif len(step.rows) != shown:
                     shown = len(step.rows)
                     update |= self._results.show_rows(list(step.rows))

@@ -14,9 +14,8 @@ MOST_BARS, FEWEST_BARS = 480, 24
 """In all timelines of a page together, and in each whatever their number."""
 ROW_PIXELS, LEAST_PIXELS = 7, 60
 PHASES = {
-    "waits": "client waits",
-    "queue": "server's queue",
-    "prefill": "until the first token",
+    "waits": "not sent yet",
+    "first": "until the first token: queue and prefill",
     "decode": "tokens come",
     "lost": "failed or stopped",
 }
@@ -74,15 +73,8 @@ def pieces_of(record: Record) -> list[Piece]:
     first, last = record.get("first_token"), record.get("last_token")
     if record["outcome"] != "completed" or first is None:
         return _with_length([("waits", arrival, sent), ("lost", sent, end)])
-    queued = sent + min(float((record.get("server") or {}).get("queue_time") or 0.0), first - sent)
-    return _with_length(
-        [
-            ("waits", arrival, sent),
-            ("queue", sent, queued),
-            ("prefill", queued, first),
-            ("decode", first, end if last is None else max(last, first)),
-        ]
-    )
+    last = end if last is None else max(last, first)
+    return _with_length([("waits", arrival, sent), ("first", sent, first), ("decode", first, last)])
 
 
 def _with_length(pieces: Sequence[Piece]) -> list[Piece]:

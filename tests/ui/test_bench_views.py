@@ -154,9 +154,7 @@ def test_failures_are_counted_by_what_was_said(document):
 
 def test_a_request_is_split_into_what_it_waited_for():
     record = {"arrival": 0.0, "sent": 1.0, "first_token": 3.0, "last_token": 5.0, "end": 5.1, "outcome": "completed"}
-    assert pieces_of(record) == [("waits", 0.0, 1.0), ("prefill", 1.0, 3.0), ("decode", 3.0, 5.0)]
-    split = pieces_of({**record, "server": {"queue_time": 0.5}})
-    assert split[1:3] == [("queue", 1.0, 1.5), ("prefill", 1.5, 3.0)]
+    assert pieces_of(record) == [("waits", 0.0, 1.0), ("first", 1.0, 3.0), ("decode", 3.0, 5.0)]
     failed = pieces_of({**record, "outcome": "failed", "first_token": None})
     assert failed == [("waits", 0.0, 1.0), ("lost", 1.0, 5.1)]
 
