@@ -33,7 +33,7 @@ class Target:
     """Base URL, as the OpenAI SDK takes it: http://127.0.0.1:7860/v1"""
     model: str
     api_key: str = field(default=NO_KEY, repr=False)
-    extra: Mapping[str, Any] = FIXED_LENGTH
+    extra: Mapping[str, Any] = field(default_factory=lambda: FIXED_LENGTH, hash=False)
     """Fields of every body; by default those that ask for answers of exactly max_tokens."""
 
     def __post_init__(self) -> None:

@@ -117,6 +117,10 @@ def _spread(burstiness: float) -> dict[str, Any]:
 
 def _target_words(settings: Settings) -> Iterator[str]:
     targets = _targets(settings)
+    if settings.get("starts_app"):
+        yield from ("--model", targets[0]["model"].partition(":")[0])
+        yield from ("--precisions", ",".join(target["precision"] for target in targets))
+        return
     if len(targets) == 1:
         yield from ("--url", targets[0]["url"])
         yield from ("--model", targets[0]["model"]) if targets[0]["model"] else ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+import zlib
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -36,14 +37,14 @@ class Scenario:
     seed: int = 0
 
     def workload(self, round_number: int) -> Workload:
-        """Other prompts each round, so that nothing kept from the last one helps."""
+        """Other prompts in each round and scenario, so that nothing that a server kept helps it."""
         return Workload(
             self.requests,
             self.prompt_tokens,
             self.output_tokens,
             shared_prefix_tokens=self.shared_prefix_tokens,
             turns=self.turns,
-            seed=self.seed + round_number,
+            seed=zlib.crc32(f"{self.name}/{self.seed}/{round_number}".encode()),
         )
 
 

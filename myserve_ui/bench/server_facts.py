@@ -17,7 +17,6 @@ from myserve_ui.bench.workload import PlannedRequest
 from myserve_ui.core.model_info import LoadState, ModelInfo
 from myserve_ui.errors import InvalidRequestError, ModelNotFoundError
 
-PROBE = PlannedRequest(0, (("user", "Hi"),), max_tokens=1)
 LOAD_SECONDS, ASK_AGAIN_SECONDS, PATIENCE = 600.0, 1.0, 60.0
 LOADING = "HTTP 503"
 Transport = httpx2.AsyncBaseTransport | None
@@ -54,10 +53,10 @@ def choose_targets(target: Target, models: Sequence[ModelInfo], precisions: Sequ
 
 async def wait_until_ready(target: Target, *, transport: Transport = None) -> AsyncIterator[str]:
     """Words while `target` loads; ends as soon as it answers, or fails for any other reason, which a run will count."""
-    deadline = time.monotonic() + LOAD_SECONDS
+    deadline, probe = time.monotonic() + LOAD_SECONDS, PlannedRequest(0, (("user", "Hi"),), max_tokens=1)
     async with _client(transport) as client:
         while time.monotonic() < deadline:
-            record = await send(client, target, PROBE, arrival=time.perf_counter())
+            record = await send(client, target, probe, arrival=time.perf_counter())
             if record.outcome is not Outcome.REJECTED or not (record.error or "").startswith(LOADING):
                 return
             yield (record.error or "").removeprefix(f"{LOADING}: ")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from myserve_ui.bench.loads import Arrival, Load, plan_arrivals
+from myserve_ui.bench.loads import Arrival, Load, load_words, plan_arrivals
 from myserve_ui.errors import InvalidRequestError
 
 WORDS = (
@@ -82,9 +82,9 @@ class Workload:
     def plan(self, load: Load, *, salt: str = "") -> list[PlannedRequest]:
         """The requests in the order of their arrival, turns of a conversation side by side.
 
-        Equal seeds plan alike; `salt` makes other prompts of them.
+        Equal seeds plan alike. Another load, or a `salt`, makes other prompts: what a server kept must not help it.
         """
-        generator = random.Random(f"{self.seed}{salt}")
+        generator = random.Random(f"{self.seed}/{load_words(load)}{salt}")
         count = -(-self.num_requests // self.turns)
         arrivals = plan_arrivals(load, count, random.Random(f"{self.seed}/arrivals"))
         prefix = " ".join(random.Random(f"{self.seed}/prefix").choices(WORDS, k=self.shared_prefix_tokens))

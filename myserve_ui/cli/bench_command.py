@@ -69,6 +69,7 @@ async def _measure(asked: BenchArguments, settings: Settings, console: Console) 
             line.show("measuring the machine and the client")
             measured = await measure_for(targets)
             document = await _sweep(request, await surroundings_of(measured), line)
+    document["settings"]["starts_app"] = not asked.servers
     console.print(results_table(document))
     for words in circumstances(document):
         console.print(words, markup=False)

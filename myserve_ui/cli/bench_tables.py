@@ -24,9 +24,8 @@ def results_table(document: Document) -> Table:
     for row in document["rows"]:
         times = [cell for name in ("ttft_ms", "tpot_ms", "e2e_ms") for cell in _percentiles(row[name])]
         rates = [number(row[name]) for name in ("output_throughput", "request_throughput", "goodput")]
-        name = row["precision"] if row["precision"] in row["model"] else f"{row['model']} {row['precision']}".strip()
         table.add_row(
-            name if row["precision"] != row["model"] else row["model"],
+            model_words(row),
             load_words(read_load(row["load"])),
             str(row["completed"]),
             str(row["requests"] - row["completed"]),
@@ -118,6 +117,12 @@ def roofline_lines(document: Document) -> Iterator[str]:
         yield "room for " + ", ".join(f"{fit['sequences']:,} sequences of {fit['length']:,} tokens" for fit in fits)
     if source := document.get("source"):
         yield f"source: {source}"
+
+
+def model_words(row: Document) -> str:
+    """A model and what it is called beside: SmolLM2-135M-Instruct nf4."""
+    model, precision = row["model"], row["precision"]
+    return model if precision in ("", model) else f"{model.removesuffix(f':{precision}')} {precision}"
 
 
 def number(value: float | None) -> str:

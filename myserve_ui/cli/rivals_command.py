@@ -1,4 +1,4 @@
-"""`bench --rivals`: the app, what people run without an engine, and other servers, in rounds over the same questions."""
+"""`bench --rivals`: the app, what people run without an engine, and other servers, in rounds on the same prompts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from myserve_ui.errors import InvalidRequestError, ModelLoadError, MyServeError
 from myserve_ui.settings import Settings
 
 OWN = "this app"
-SHORT = Scenario("short, 1 at once", 1, Lengths(32, 32), Lengths(16, 16), requests=2)
+SHORT = "short, 1 at once"
 """Where the loop without a cache takes part too: elsewhere it would take minutes."""
 NO_CACHE = "no-cache"
 BASELINES = {"generate": "plain generate, one at a time", "windows": "window batcher", NO_CACHE: "loop without a cache"}
@@ -91,7 +91,12 @@ def scenarios_of(asked: BenchArguments) -> tuple[Scenario, ...]:
         raise InvalidRequestError("--rivals takes --concurrency, not rates, ramps or prompts of a file.")
     if not 1 <= asked.options.rounds <= 100:
         raise InvalidRequestError(f"--rounds must be in [1, 100], got {asked.options.rounds}.")
-    return (*(_scenario(load.concurrency, asked) for load in closed), SHORT)
+    return (*(_scenario(load.concurrency, asked) for load in closed), short_scenario())
+
+
+def short_scenario() -> Scenario:
+    """A few short answers, one at a time."""
+    return Scenario(SHORT, 1, Lengths(32, 32), Lengths(16, 16), requests=2)
 
 
 def _scenario(concurrency: int, asked: BenchArguments) -> Scenario:
@@ -127,7 +132,7 @@ class Field:
         self.contestants.append(Contestant(OWN, self.own.target))
         settings = self._settings_of_rivals()
         for kind, name in BASELINES.items():
-            await self._enter(name, running_rival(kind, settings), only_in=SHORT.name if kind == NO_CACHE else None)
+            await self._enter(name, running_rival(kind, settings), only_in=SHORT if kind == NO_CACHE else None)
         for name, options in PEERS.items():
             await self._enter_peer(name, options)
         for server in self._asked.servers:
@@ -143,7 +148,7 @@ class Field:
         return (*self._asked.settings, *precision)
 
     async def _enter(self, name: str, opening: AbstractAsyncContextManager[str], *, only_in: str | None = None) -> None:
-        self._line.show(f"starting: {name}")
+        self._line.show(f"starting {name}")
         try:
             url = await self._stack.enter_async_context(opening)
         except (MyServeError, OSError) as error:

@@ -18,39 +18,42 @@ from myserve_ui.cli.terminal import progress_line
 from myserve_ui.errors import InvalidRequestError
 from myserve_ui.serving.chat_service import ChatService
 
-NEEDED = ("parameters", "layers", "kv_heads", "head_dim")
-
 
 def read_roofline_arguments(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     """Options, and what are settings of the app. Raises InvalidRequestError; --help prints and exits."""
     parser = make_parser("roofline", "What a decode step takes at least, as one JSON document.")
     parser.add_argument("--json", metavar="FILE", help="also write the document to FILE")
-    group = parser.add_argument_group("a model and a device that are not here")
-    group.add_argument("--calculate", action="store_true", help="reckon with the numbers below; nothing is loaded")
-    group.add_argument("--parameters", metavar="N", help="such as 135M or 7B")
-    group.add_argument("--layers", type=int, metavar="N")
-    group.add_argument("--kv-heads", type=int, metavar="N")
-    group.add_argument("--head-dim", type=int, metavar="N")
-    group.add_argument(
-        "--bits", type=float, default=16.0, metavar="N", help="a parameter with its scales (%(default)g)"
+    parser.add_argument(
+        "--calculate",
+        action="store_true",
+        help="for a model and a device that are not here; nothing is loaded, and `--calculate --help` says more",
     )
-    group.add_argument("--kv-bits", type=float, default=16.0, metavar="N", help="a number of the cache (%(default)g)")
-    group.add_argument("--context", type=int, default=1024, metavar="N", help="tokens of a sequence (%(default)s)")
-    names = ", ".join(device.name for device in DEVICES)
-    group.add_argument("--for", dest="device_name", metavar="NAME", help=f"a device by its datasheet: {names}")
-    group.add_argument("--bandwidth", type=float, metavar="GB/s", help="of a device that is not in the table")
-    group.add_argument("--teraflops", type=float, metavar="N", help="its dense 16-bit matrix rate, if known")
-    group.add_argument("--memory", type=float, metavar="GB")
+    if "--calculate" in arguments:
+        _add_numbers(parser)
     return parser.parse_known_args(arguments)
+
+
+def _add_numbers(parser: argparse.ArgumentParser) -> None:
+    model = parser.add_argument_group("the model, as in its config.json")
+    model.add_argument("--parameters", required=True, metavar="N", help="such as 135M or 7B")
+    model.add_argument("--layers", required=True, type=int, metavar="N")
+    model.add_argument("--kv-heads", required=True, type=int, metavar="N")
+    model.add_argument("--head-dim", required=True, type=int, metavar="N")
+    model.add_argument("--bits", type=float, default=16.0, metavar="N", help="a parameter and its scales (%(default)g)")
+    model.add_argument("--kv-bits", type=float, default=16.0, metavar="N", help="a number of the cache (%(default)g)")
+    model.add_argument("--context", type=int, default=1024, metavar="N", help="tokens of a sequence (%(default)s)")
+    device = parser.add_argument_group("the device")
+    names = ", ".join(device.name for device in DEVICES)
+    device.add_argument("--device", metavar="NAME", help=f"by its datasheet: {names}")
+    device.add_argument("--bandwidth", type=float, metavar="GB/s", help="of one that is not in the table")
+    device.add_argument("--teraflops", type=float, metavar="N", help="its dense 16-bit matrix rate, if known")
+    device.add_argument("--memory", type=float, metavar="GB", help="its memory")
 
 
 def calculate(options: argparse.Namespace, rest: Sequence[str]) -> dict[str, Any]:
     """The document of what the options say. Raises InvalidRequestError."""
     if rest:
         raise InvalidRequestError(f"{rest[0]} is no option of roofline --calculate, which loads no model.")
-    if missing := [name for name in NEEDED if getattr(options, name) is None]:
-        words = ", ".join(f"--{name.replace('_', '-')}" for name in missing)
-        raise InvalidRequestError(f"--calculate needs {words} too; a model's config.json has them.")
     shape = ModelShape(
         parse_count(options.parameters),
         options.layers,
@@ -86,8 +89,8 @@ def show(document: dict[str, Any], console: Console) -> None:
 
 
 def _device(options: argparse.Namespace) -> Device:
-    if options.device_name:
-        return find_device(options.device_name)
-    if options.bandwidth is None:
-        raise InvalidRequestError("--calculate needs a device: --for NAME, or --bandwidth and --memory.")
-    return Device("a device", options.memory or 0.0, options.bandwidth, options.teraflops, "as given")
+    if options.device is not None:
+        return find_device(options.device)
+    if options.bandwidth is None or options.memory is None:
+        raise InvalidRequestError("--calculate needs a device: --device NAME, or --bandwidth and --memory.")
+    return Device("a device", options.memory, options.bandwidth, options.teraflops, "as given")

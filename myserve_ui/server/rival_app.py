@@ -77,8 +77,9 @@ async def _events(rival: Rival, loaded: LoadedModel, prompt: list[int], max_toke
     yield _event([{"delta": {"role": "assistant", "content": ""}}])
     async for token_ids in rival.answer(prompt, max_tokens):
         count += len(token_ids)
-        yield _event([{"delta": {"content": "".join(map(detokenizer.add, token_ids))}}])
-    yield _event([{"delta": {"content": detokenizer.flush()}, "finish_reason": "length"}])
+        held_back = detokenizer.flush if count == max_tokens else str
+        yield _event([{"delta": {"content": "".join(map(detokenizer.add, token_ids)) + held_back()}}])
+    yield _event([{"delta": {}, "finish_reason": "length"}])
     usage = {"prompt_tokens": len(prompt), "completion_tokens": count, "total_tokens": len(prompt) + count}
     yield _event([], usage=usage)
     yield "data: [DONE]\n\n"

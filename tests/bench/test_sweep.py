@@ -51,6 +51,12 @@ async def test_models_are_asked_the_same():
     assert asked["full"] == asked["nf4"]
 
 
+async def test_another_load_asks_other_prompts_so_that_nothing_that_was_kept_helps():
+    server, _ = await sweep(targets=TARGETS[:1])
+    contents = [body["messages"][0]["content"] for body in server.bodies]
+    assert len(set(contents)) == len(contents) == 12
+
+
 async def test_the_delays_of_the_server_are_in_the_rows():
     _, steps = await sweep(loads=(ClosedLoop(1),))
     for row in steps[-1].document["rows"]:
