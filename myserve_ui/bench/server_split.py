@@ -35,7 +35,7 @@ class ServerTimes:
 async def read_server_times(
     target: Target, *, transport: httpx2.AsyncBaseTransport | None = None
 ) -> ServerTimes | None:
-    """The totals now; None of a server that does not tell, in the names that ours and vLLM share."""
+    """The totals now, in the names that ours and vLLM share; None of a server without metrics."""
     url = f"{target.url.removesuffix('/v1')}/metrics"
     try:
         async with httpx2.AsyncClient(transport=transport, timeout=PATIENCE, trust_env=False) as client:
@@ -45,12 +45,12 @@ async def read_server_times(
         return None
 
 
-def parse_server_times(text: str, model: str) -> ServerTimes | None:
-    """Totals of `model` in Prometheus' text; None if it says nothing of it. Raises ValueError for what is no number."""
+def parse_server_times(text: str, model: str) -> ServerTimes:
+    """Totals of `model` in Prometheus' text, none before its first request. Raises ValueError for what is no number."""
     sums: dict[tuple[str, str], float] = {}
     for part, kind, labels, value in LINE.findall(text):
         name = MODEL.search(labels)
         if name is not None and name[1] == model:
             sums[part, kind] = sums.get((part, kind), 0.0) + float(value)
-    totals = {part: (sums[part, "sum"], sums[part, "count"]) for part in PARTS if (part, "count") in sums}
-    return ServerTimes(totals) if totals else None
+    known = [part for part in PARTS if {(part, "sum"), (part, "count")} <= sums.keys()]
+    return ServerTimes({part: (sums[part, "sum"], sums[part, "count"]) for part in known})

@@ -25,5 +25,7 @@ def test_other_models_are_left_out_and_no_requests_have_no_means():
     assert times.mean_ms_since(times) is None
 
 
-def test_a_server_that_does_not_tell_is_none():
-    assert parse_server_times("# HELP x\nx 1\n", "m") is None
+def test_before_the_first_request_there_is_nothing_yet():
+    before, after = parse_server_times("# HELP x\nx 1\n", "m"), parse_server_times(metrics(1.0), "m")
+    assert after.mean_ms_since(before) == pytest.approx({"queue": 100, "prefill": 200, "decode": 1000})
+    assert before.mean_ms_since(before) is None
