@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from myserve_ui.core.requests import Message
 from myserve_ui.core.sampling_params import SamplingParams
+from myserve_ui.engine.engine import Engine
 from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.errors import MyServeError
 from myserve_ui.models.baseline import generate_plainly
@@ -28,8 +29,8 @@ def main(arguments: list[str]) -> int:
     prepare_environment()
     try:
         settings = read_settings(arguments)
-        expected = _answers_of_generate(_load(settings))
-        actual = _answers_of_engine(_load(settings))
+        expected = _answers_of_generate(_load(settings, kernels="plain"))
+        actual = _answers_of_engine(_load(settings, kernels=settings.kernels))
     except MyServeError as error:
         print(error.message, file=sys.stderr)
         return 1
@@ -39,13 +40,14 @@ def main(arguments: list[str]) -> int:
     return 0 if all(equal) else 1
 
 
-def _load(settings: Settings) -> LoadedModel:
+def _load(settings: Settings, *, kernels: str) -> LoadedModel:
     catalog = build_catalog(model=settings.model, precision=settings.precision, device=settings.device)
-    options = LoadOptions(cache=settings.cache, dtype=settings.dtype, device=settings.device)
+    options = LoadOptions(cache=settings.cache, dtype=settings.dtype, device=settings.device, kernels=kernels)
     return load_model(catalog.default, options=options, on_progress=_print_progress)
 
 
-def _prompt(loaded: LoadedModel, question: str) -> list[int]:
+def render_question(loaded: LoadedModel, question: str) -> list[int]:
+    """Prompt ids of one of the questions."""
     if loaded.tokenizer.has_chat_template:
         return loaded.tokenizer.render_chat([Message("user", question)])
     return loaded.tokenizer.encode(question)
@@ -55,18 +57,21 @@ def _answers_of_generate(loaded: LoadedModel) -> dict[str, list[int]]:
     generate: Callable[..., list[int]] = generate_plainly
     return {
         question: generate(
-            loaded.module, _prompt(loaded, question), max_tokens=MAX_TOKENS, end_token_ids=loaded.eos_token_ids
+            loaded.module, render_question(loaded, question), max_tokens=MAX_TOKENS, end_token_ids=loaded.eos_token_ids
         )
         for question in QUESTIONS
     }
 
 
 def _answers_of_engine(loaded: LoadedModel) -> dict[str, list[int]]:
-    """All questions at once, as a busy server would have them."""
-    engine = build_engine(loaded, EngineLimits(max_num_seqs=len(QUESTIONS), debug=True))
+    return answer_questions(build_engine(loaded, EngineLimits(max_num_seqs=len(QUESTIONS), debug=True)), loaded)
+
+
+def answer_questions(engine: Engine, loaded: LoadedModel) -> dict[str, list[int]]:
+    """Greedy ids for all questions at once, as a busy server would have them."""
     params = SamplingParams(temperature=0.0, top_p=1.0, top_k=0, min_p=0.0, max_tokens=MAX_TOKENS)
     for question in QUESTIONS:
-        engine.add(EngineRequest(question, tuple(_prompt(loaded, question)), params, arrival=0.0))
+        engine.add(EngineRequest(question, tuple(render_question(loaded, question)), params, arrival=0.0))
     answers: dict[str, list[int]] = {question: [] for question in QUESTIONS}
     while engine.has_work:
         for output in engine.step():

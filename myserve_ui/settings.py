@@ -131,6 +131,10 @@ class Settings(BaseModel):
         description="memory for the weights of all loaded precisions in GiB; the one unused for longest makes way; "
         "default: what is free",
     )
+    kernels: Literal["auto", "plain"] = Field(
+        "auto",
+        description="layers that compute on a CPU: auto: the quickest that agree with the model's own; plain: its own",
+    )
     threads: int | None = Field(
         None, ge=1, le=1024, description="CPU threads of the matrix products; default: torch's choice"
     )

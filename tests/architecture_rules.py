@@ -26,6 +26,7 @@ ARROWS: dict[str, set[str]] = {
     "api": WORDS | SERVICES | {"settings", "api"},
     "ui": WORDS | SERVICES | {"settings", "ui"},
     "selftest": BELOW_SERVING | SERVICES | {"settings"},
+    "gpu_check": BELOW_SERVING | SERVICES | {"settings", "selftest"},
     "server": BELOW_SERVING | SERVICES | {"settings", "api", "ui", "server"},
     "cli": WORDS | SERVICES | {"settings", "selftest", "server", "cli"},
     "__main__": {"cli"},
@@ -35,9 +36,17 @@ ARROWS: dict[str, set[str]] = {
 
 TENSOR_FILES = {
     "attention",
+    "block_attention",
+    "block_cache",
+    "block_layout",
+    "block_runner",
+    "cuda_recorder",
+    "decode_graphs",
+    "device_copies",
     "echo_runner",
     "engine",
     "fault_injection",
+    "flash_block_kernel",
     "grammar",
     "kv_cache",
     "logit_adjustments",
@@ -45,6 +54,8 @@ TENSOR_FILES = {
     "memory_budget",
     "memory_errors",
     "model_runner",
+    "plain_block_kernel",
+    "ranked_draw",
     "sampler",
     "self_check",
 }
@@ -59,7 +70,7 @@ HOMES: dict[str, set[str]] = {
     "fastapi": {"api", "server"},
     "starlette": {"api", "server"},
     "uvicorn": {"app", "server"},
-    "transformers": {"models", "engine/attention"},
+    "transformers": {"models", "engine/attention", "engine/block_attention"},
     "tokenizers": {"models"},
     "bitsandbytes": {"models", "engine/attention"},
     "accelerate": {"models"},
@@ -69,13 +80,13 @@ HOMES: dict[str, set[str]] = {
     "safetensors": {"models"},
     "filelock": {"models"},
     "huggingface_hub": {"models"},
-    "torch": {"models", "evaluation", "bench", "selftest", *(f"engine/{name}" for name in TENSOR_FILES)},
+    "torch": {"models", "evaluation", "bench", "selftest", "gpu_check", *(f"engine/{name}" for name in TENSOR_FILES)},
     "argparse": {"settings", "selftest", "bench", "cli"},
 }
 """Top-level module -> the rooms (or room/file) that may import it."""
 
 NAMES_THAT_SAY_NOTHING = {"utils", "helpers", "common", "misc"}
-PRINTERS = {"app", "selftest", "commands", "__main__"}
+PRINTERS = {"app", "selftest", "gpu_check", "commands", "__main__"}
 
 QUIET_CALLS = {
     "Annotated",

@@ -19,6 +19,7 @@ from myserve_ui.bench.roofline import ModelRoofline
 from myserve_ui.bench.rows import make_row, relative_records, write_record
 from myserve_ui.bench.run_comparison import compare_rows_within
 from myserve_ui.bench.runner import RunPlan, RunProgress, run_benchmark
+from myserve_ui.bench.server_split import ServerTimes, read_server_times
 
 Clock = Callable[[], float]
 CARD_POINTS = ((1, 0), (1, 1024), (8, 1024), (32, 1024))
@@ -129,13 +130,23 @@ class Sweep:
     async def _measure(self, named: NamedTarget, load: Load) -> AsyncGenerator[SweepProgress, None]:
         request = self._request
         plan = RunPlan(named.target, request.workload, load, self._deadline - self._clock(), request.warm_up)
+        before: ServerTimes | None = None
         async with aclosing(run_benchmark(plan, transport=self._transport, clock=self._clock)) as steps:
             async for step in steps:
                 self._current = (named, load, step.records)
+                if not step.is_warm_up and step.done == 0:
+                    before = await read_server_times(named.target, transport=self._transport)
                 if step.is_last:
-                    self._finished.append(self._finish(named, load, step.records))
+                    finished = self._finish(named, load, step.records)
+                    finished.row["server_ms"] = await self._server_split(named, before)
+                    self._finished.append(finished)
                     self._current = None
                 yield self._progress(named, load, step)
+
+    async def _server_split(self, named: NamedTarget, before: ServerTimes | None) -> dict[str, float] | None:
+        """The server's own account of the row, beside the client's."""
+        after = await read_server_times(named.target, transport=self._transport)
+        return after.mean_ms_since(before) if before and after else None
 
     def _interrupted(self) -> Iterator[_Finished]:
         """The row that was being measured when the sweep was left, with what had ended."""
@@ -146,7 +157,7 @@ class Sweep:
         relative = relative_records(records)
         names = {"precision": named.precision, "model": named.target.model}
         row = make_row(relative, load, self._request.limits, roofline=self._surroundings.roofline(named))
-        return _Finished(named, load, relative, names | row)
+        return _Finished(named, load, relative, names | row | {"server_ms": None})
 
     def _progress(self, named: NamedTarget, load: Load, step: RunProgress) -> SweepProgress:
         size = self._request.workload.num_requests

@@ -51,6 +51,9 @@ def circumstances(document: Document) -> Iterator[str]:
     if overhead := document.get("client_overhead_ms"):
         yield f"the client itself takes {overhead['request']:.2f} ms a request and {overhead['token']:.3f} ms a token"
     for row in document["rows"]:
+        if split := row.get("server_ms"):
+            words = ", ".join(f"{part} {number(split[part])}" for part in ("queue", "prefill", "decode"))
+            yield f"{model_words(row)}, {load_words(read_load(row['load']))}: on the server {words} ms on average"
         for error, count in row["errors"].items():
             yield f"{row['precision'] or row['model']}, {load_words(read_load(row['load']))}: {count} x {error}"
     if document["stopped"]:

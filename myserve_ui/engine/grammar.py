@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from myserve_ui.engine.device_copies import to_device
 from myserve_ui.engine.grammar_matcher import Matcher
 from myserve_ui.engine.sequence import Sequence
 
@@ -56,8 +57,8 @@ def forbid_tokens(logits: torch.Tensor, masks: RowMasks) -> None:
 
     Other rows are not touched. Adding is many times quicker than filling by a boolean mask on a CPU.
     """
-    bias = mask_to_bias(masks.bits.to(logits.device), logits.dtype)[:, : logits.shape[-1]]
-    logits.index_add_(0, torch.tensor(masks.rows, device=logits.device), bias)
+    bias = mask_to_bias(masks.bits.to(logits.device, non_blocking=True), logits.dtype)[:, : logits.shape[-1]]
+    logits.index_add_(0, to_device(masks.rows, torch.long, logits.device), bias)
 
 
 def mask_to_bias(masks: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

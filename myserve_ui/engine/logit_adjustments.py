@@ -9,6 +9,7 @@ from collections.abc import Sequence as SequenceOf
 
 import torch
 
+from myserve_ui.engine.device_copies import to_device
 from myserve_ui.engine.sequence import Sequence
 
 Entries = list[tuple[int, int, float]]
@@ -68,7 +69,7 @@ def _early_ends(sequences: SequenceOf[Sequence], eos_token_ids: SequenceOf[int])
 def _columns(entries: Entries, like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     rows, token_ids, values = zip(*entries, strict=True)
     return (
-        torch.tensor(rows, device=like.device),
-        torch.tensor(token_ids, device=like.device),
-        torch.tensor(values, dtype=like.dtype, device=like.device),
+        to_device(rows, torch.long, like.device),
+        to_device(token_ids, torch.long, like.device),
+        to_device(values, like.dtype, like.device),
     )

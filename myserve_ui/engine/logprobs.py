@@ -7,6 +7,7 @@ from collections.abc import Sequence as SequenceOf
 import torch
 
 from myserve_ui.core.logprobs import TokenLogprob
+from myserve_ui.engine.device_copies import to_device
 from myserve_ui.engine.scheduler import ScheduledBatch
 from myserve_ui.engine.sequence import Sequence
 
@@ -40,7 +41,7 @@ def _report(sequence: Sequence, logits: torch.Tensor, targets: list[int]) -> Non
 def token_logprobs(logits: torch.Tensor, token_ids: SequenceOf[int], num_top: SequenceOf[int]) -> list[TokenLogprob]:
     """For each row of `logits` [rows, vocab]: the log-probability of its token, and its `num_top` likeliest tokens."""
     logprobs = torch.log_softmax(logits, dim=-1)
-    chosen = logprobs.gather(-1, torch.tensor(token_ids, device=logits.device)[:, None])[:, 0].tolist()
+    chosen = logprobs.gather(-1, to_device(token_ids, torch.long, logits.device)[:, None])[:, 0].tolist()
     values, ids = logprobs.topk(min(max(num_top), logits.shape[-1]), dim=-1)
     rows = zip(token_ids, chosen, ids.tolist(), values.tolist(), num_top, strict=True)
     return [

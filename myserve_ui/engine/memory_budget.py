@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import psutil
 import torch
 
+from myserve_ui.engine.block_tables import BLOCK_SIZE
 from myserve_ui.errors import NotEnoughMemoryError
 
 CPU_SHARE, CUDA_SHARE = 0.3, 0.9
@@ -29,15 +30,16 @@ def plan_cache(
 ) -> CacheBudget:
     """Share out the memory: tokens for all rows, and how long one row may become.
 
-    On a CPU, memory counts when it is written. On other devices the rows stand in full, so that the longest
-    sequence may be as long as the budget divided by the rows.
+    On a CPU, memory counts when it is written, and on CUDA rows take blocks, of which the last may be nearly empty.
+    On other devices the rows stand in full, so that the longest sequence may be as long as the budget divided by them.
 
     Raises NotEnoughMemoryError if not even a short prompt fits.
     """
     wanted = _rounded_up(context_length) * max_num_seqs
     budget = int(kv_cache_gib * 2**30) if kv_cache_gib is not None else _free_share(device)
-    tokens = min(wanted, budget // kv_bytes_per_token) if kv_bytes_per_token else wanted
-    longest = tokens if device.type == "cpu" else tokens // max_num_seqs
+    ends = max_num_seqs * BLOCK_SIZE if device.type == "cuda" else 0
+    tokens = min(wanted, budget // kv_bytes_per_token - ends) if kv_bytes_per_token else wanted
+    longest = tokens if device.type in ("cpu", "cuda") else tokens // max_num_seqs
     if longest < MIN_TOKENS:
         raise NotEnoughMemoryError(
             f"The memory for keys and values is too small: {budget / 2**20:.0f} MiB, where one token takes "

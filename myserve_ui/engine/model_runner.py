@@ -68,7 +68,7 @@ class ModelRunner:
             position_ids=attention.positions[None],
             use_cache=False,
             attention_batch=attention,
-            logits_to_keep=self._logit_positions(batch),
+            logits_to_keep=torch.tensor(batch.logit_rows, dtype=torch.long, device=self.device),
         )
         return output.logits[0].float()  # [num_logits, vocab_size]
 
@@ -84,15 +84,6 @@ class ModelRunner:
             decode_contexts=[chunk.start + 1 for chunk in decodes],
             chunks=_prompt_chunks(batch),
         )
-
-    def _logit_positions(self, batch: ScheduledBatch) -> torch.Tensor:
-        """Indices in the flat row of the tokens whose logits are wanted: the last ones of their chunks."""
-        positions: list[int] = []
-        end = 0
-        for chunk in batch.chunks:
-            end += chunk.length
-            positions += range(end - chunk.num_logits, end)
-        return torch.tensor(positions, dtype=torch.long, device=self.device)
 
 
 def _prompt_chunks(batch: ScheduledBatch) -> list[PromptChunk]:

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import torch
 
 from myserve_ui.core.logprobs import TokenLogprob
+from myserve_ui.engine.device_copies import to_device
 from myserve_ui.engine.grammar import RowMasks, forbid_tokens
 from myserve_ui.engine.logit_adjustments import adjust_logits
 from myserve_ui.engine.logprobs import token_logprobs
+from myserve_ui.engine.ranked_draw import draw_any, draw_ranked
 from myserve_ui.engine.sequence import Sequence
 
 
@@ -40,7 +42,8 @@ class Sampler:
         if not sequences:
             return Sampled([], {})
         asking = [row for row, sequence in enumerate(sequences) if sequence.params.logprobs is not None]
-        raw = logits[asking] if asking else None  # a copy: log-probabilities are the model's own, before adjustments
+        # a copy: log-probabilities are the model's own, before adjustments
+        raw = logits[to_device(asking, torch.long, logits.device)] if asking else None
         adjust_logits(logits, sequences, self._eos_token_ids)
         if masks is not None:
             forbid_tokens(logits, masks)
@@ -56,7 +59,7 @@ class Sampler:
         plain, ranked = self._rows_that_draw(sequences, logits.shape[-1])
         for rows, draw in ((plain, self._draw), (ranked, self._draw_ranked)):
             if rows:
-                index = torch.tensor(rows, device=logits.device)
+                index = to_device(rows, torch.long, logits.device)
                 token_ids[index] = draw(logits[index], [sequences[row] for row in rows])
         packed = torch.where(torch.isfinite(best), token_ids, -1).tolist()  # one transfer from the device
         return [None if token_id < 0 else token_id for token_id in packed]
@@ -78,47 +81,17 @@ class Sampler:
 
     def _draw(self, logits: torch.Tensor, sequences: SequenceOf[Sequence]) -> torch.Tensor:
         """One token for each row of `logits` [num_drawn, vocab], any of the vocabulary."""
-        return _pick(torch.softmax(_tempered(logits, sequences), dim=-1), sequences)
+        return draw_any(_tempered(logits, sequences), _uniforms(sequences))
 
     def _draw_ranked(self, logits: torch.Tensor, sequences: SequenceOf[Sequence]) -> torch.Tensor:
         """One token for each row, of those that top_k, top_p and min_p leave."""
-        ranked, order = _tempered(logits, sequences).sort(dim=-1, descending=True, stable=True)
-        probabilities = torch.softmax(ranked, dim=-1)  # [num_drawn, vocab], likeliest first
-        probabilities = probabilities.masked_fill_(self._cut(probabilities, sequences), 0.0)
-        return order.gather(-1, _pick(probabilities, sequences)[:, None])[:, 0]
-
-    def _cut(self, probabilities: torch.Tensor, sequences: SequenceOf[Sequence]) -> torch.Tensor:
-        """True for ranks that top_k, top_p or min_p leave out; the likeliest token always stays.
-
-        top_p looks at what top_k left, renormalised, as the reference implementations do.
-        """
-        params = [sequence.params for sequence in sequences]
-        vocab_size = probabilities.shape[-1]
-        ranks = torch.arange(vocab_size, device=probabilities.device)
-        top_k = _column([p.top_k if (p.top_k or 0) >= 1 else vocab_size for p in params], probabilities)
-        cut = ranks >= top_k
-        kept = probabilities.masked_fill(cut, 0.0)
-        before = kept.cumsum(-1) - kept  # probability of all likelier tokens
-        cut |= before >= _column([p.top_p for p in params], probabilities) * kept.sum(-1, keepdim=True)
-        cut |= probabilities < _column([p.min_p or 0.0 for p in params], probabilities) * probabilities[:, :1]
-        cut[:, 0] = False
-        return cut
-
-
-def _column(values: SequenceOf[float | None], like: torch.Tensor) -> torch.Tensor:
-    return torch.tensor(values, dtype=torch.float32, device=like.device)[:, None]
+        return draw_ranked(_tempered(logits, sequences), [s.params for s in sequences], _uniforms(sequences))
 
 
 def _tempered(logits: torch.Tensor, sequences: SequenceOf[Sequence]) -> torch.Tensor:
-    return logits / _column([sequence.params.temperature or 1.0 for sequence in sequences], logits)
+    temperatures = [sequence.params.temperature or 1.0 for sequence in sequences]
+    return logits / to_device(temperatures, torch.float32, logits.device)[:, None]
 
 
-def _pick(probabilities: torch.Tensor, sequences: SequenceOf[Sequence]) -> torch.Tensor:
-    """The first index whose cumulative probability passes the sequence's next uniform number: [rows]."""
-    uniform = [sequence.uniform() for sequence in sequences]
-    exact = torch.float32 if probabilities.device.type == "mps" else torch.float64  # mps has no float64
-    cumulative = probabilities.cumsum(-1, dtype=exact)
-    target = torch.tensor(uniform, dtype=exact, device=probabilities.device)[:, None] * cumulative[:, -1:]
-    index = torch.searchsorted(cumulative, target, right=True)[:, 0]
-    last_possible = probabilities.shape[-1] - 1 - (probabilities.flip(-1) > 0).int().argmax(-1)
-    return torch.minimum(index, last_possible)
+def _uniforms(sequences: SequenceOf[Sequence]) -> list[float]:
+    return [sequence.uniform() for sequence in sequences]

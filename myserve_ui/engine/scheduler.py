@@ -66,6 +66,13 @@ class ScheduledBatch:
         return [end - 1 for end, chunk in zip(ends, self.chunks, strict=True) if chunk.samples]
 
     @property
+    def logit_rows(self) -> list[int]:
+        """Which tokens of the batch, laid end to end, have logits that are wanted: the last ones of their chunks."""
+        ends = itertools.accumulate(chunk.length for chunk in self.chunks)
+        spans = (range(end - chunk.num_logits, end) for end, chunk in zip(ends, self.chunks, strict=True))
+        return list(itertools.chain.from_iterable(spans))
+
+    @property
     def num_tokens(self) -> int:
         return sum(chunk.length for chunk in self.chunks)
 
@@ -115,6 +122,7 @@ class Scheduler:
     def schedule(self, now: float) -> ScheduledBatch | None:
         """Choose the next step's chunks, or None when there is nothing to do."""
         self._copies = []
+        self.slots.start_step()
         self._claim_decode_memory()
         decodes = [_chunk(sequence, 1) for sequence in self.running if sequence.num_uncomputed_tokens == 1]
         prefills = self._schedule_prefills(self.max_num_batched_tokens - len(decodes))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from myserve_ui.core.sampling_params import SamplingParams
+from myserve_ui.engine.block_runner import BlockRunner
 from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.model_runner import ModelRunner
 from myserve_ui.engine.scheduler import ScheduledBatch, ScheduledChunk
@@ -65,7 +66,7 @@ def _forward(module: torch.nn.Module, prompts: list[list[int]]) -> torch.Tensor:
     return logits.float()
 
 
-def check_runner(runner: ModelRunner, expected: Reference, vocab_size: int) -> float:
+def check_runner(runner: ModelRunner | BlockRunner, expected: Reference, vocab_size: int) -> float:
     """Largest difference from `expected` as a share of the largest logit.
 
     Raises ModelLoadError if it is beyond rounding, or if some layers keep their keys and values elsewhere.
@@ -79,7 +80,7 @@ def check_runner(runner: ModelRunner, expected: Reference, vocab_size: int) -> f
     return difference
 
 
-def _refuse_if_wrong(runner: ModelRunner, difference: float, expected: Reference) -> None:
+def _refuse_if_wrong(runner: ModelRunner | BlockRunner, difference: float, expected: Reference) -> None:
     architecture = type(runner.module).__name__
     if not expected.logits[0].isfinite().all():
         raise ModelLoadError(

@@ -56,6 +56,8 @@ class SlotManager:
         """Of those, found in a row."""
         self._rows = [_Row() for _ in range(num_slots)]
         self._dirty: list[int] = []
+        self._sources: set[int] = set()
+        """Rows that are yet to be copied from: they stay as they are until the step is over."""
         self._clock = 0
 
     @property
@@ -81,6 +83,10 @@ class SlotManager:
         """Tokens claimed per row, owned or kept."""
         return [row.claimed for row in self._rows]
 
+    def start_step(self) -> None:
+        """The copies of the step before are made, or given up."""
+        self._sources.clear()
+
     def allocate(self, token_ids: Sequence[int], *, reuse: bool = True) -> Allocation | None:
         """Give a row to a sequence that must compute `token_ids`, or None if rows or memory are short.
 
@@ -98,6 +104,7 @@ class SlotManager:
         self._rows[target] = _Row(list(token_ids[:num_cached]), True, _rounded(len(token_ids)), self._clock)
         if source is None or source == target:
             return Allocation(target, num_cached)
+        self._sources.add(source)
         return Allocation(target, num_cached, SlotCopy(source, target, num_cached))
 
     def grow(self, slot: int, num_tokens: int) -> bool:
@@ -155,15 +162,20 @@ class SlotManager:
 
     def _choose_row(self, source: int | None, num_cached: int) -> int | None:
         """The source itself if little of it would be lost, else an empty row, else the kept row unused for longest."""
-        if source is not None and not self._rows[source].owned and 2 * num_cached >= len(self._rows[source].token_ids):
+        if source is not None and self._may_take_over(source, num_cached):
             return source
-        free = [slot for slot, row in enumerate(self._rows) if not row.owned]
+        free = [slot for slot, row in enumerate(self._rows) if not row.owned and slot not in self._sources]
         return min(free, key=lambda slot: (self._rows[slot].last_used, slot), default=None)
+
+    def _may_take_over(self, source: int, num_cached: int) -> bool:
+        row = self._rows[source]
+        return not row.owned and source not in self._sources and 2 * num_cached >= len(row.token_ids)
 
     def _make_room(self, num_tokens: int, keep: set[int | None], *, replaced: int | None = None) -> bool:
         """Drop kept rows, unused for longest first, until `num_tokens` more fit; drop none if that cannot be."""
         freed = 0 if replaced is None else self._rows[replaced].claimed
         free = self.max_tokens - self.used_tokens - self.kept_tokens + freed
+        keep = keep | self._sources
         kept = [slot for slot, row in enumerate(self._rows) if not row.owned and row.claimed and slot not in keep]
         if free + sum(self._rows[slot].claimed for slot in kept) < num_tokens:
             return False

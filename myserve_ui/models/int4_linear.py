@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import torch
-from torch import nn
+
+from myserve_ui.models.product import Product
 
 GROUP_SIZE = 32
 """Neighbouring inputs that share a scale and a zero: 16 + 16 bits over 32 weights, so 5 bits a weight in all.
@@ -23,7 +24,7 @@ def fits_int4(out_features: int, in_features: int) -> bool:
     return out_features % ROW_MULTIPLE == 0 and in_features % GROUP_SIZE == 0
 
 
-class Int4Linear(nn.Module):
+class Int4Linear(Product):
     """`y = x W^T + b` with W in groups of 4-bit levels. Inputs and products are rounded to bfloat16 in the kernel.
 
     A row's result does not depend on how many rows are multiplied together.
@@ -76,6 +77,11 @@ def quantize_in_groups(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor
     zeros = _as_bfloat16(low + MIDDLE * scales)
     levels = ((groups - zeros) / scales + MIDDLE).round_().clamp_(0, LEVELS - 1)
     return levels.flatten(1).to(torch.int32), scales.squeeze(-1), zeros.squeeze(-1)
+
+
+def round_to_groups(weight: torch.Tensor) -> torch.Tensor:
+    """`weight` [out, in] as Int4Linear keeps it, in float32."""
+    return dequantize_groups(*quantize_in_groups(weight))
 
 
 def dequantize_groups(levels: torch.Tensor, scales: torch.Tensor, zeros: torch.Tensor) -> torch.Tensor:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import logging
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -15,6 +17,7 @@ from myserve_ui.errors import ModelLoadError, PrecisionUnavailableError
 from myserve_ui.models.catalog import CatalogEntry, ModelSource, SourceKind
 from myserve_ui.models.chat_template import read_chat_template
 from myserve_ui.models.checkpoint import Checkpoint, read_checkpoint
+from myserve_ui.models.cpu_kernels import KernelMismatchError, install_cpu_kernels
 from myserve_ui.models.default_model import find_default_gguf
 from myserve_ui.models.devices import resolve_device, resolve_dtype
 from myserve_ui.models.facts import find_context_length, find_end_tokens, find_sampling_defaults
@@ -36,6 +39,10 @@ from myserve_ui.models.quiet import quiet_libraries
 from myserve_ui.models.tokenizer import HuggingFaceTokenizer
 
 READING = "reading the weights"
+OWN_KERNELS = ("full", "int4")
+"""Precisions whose layers are ours to choose; the others' belong to bitsandbytes."""
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +56,8 @@ class LoadOptions:
     trust_remote_code: bool = False
     chat_template: str | None = None
     max_model_len: int | None = None
+    kernels: str = "auto"
+    """"auto" for the quickest layers that this machine has, "plain" for the module's own."""
 
 
 def load_model(entry: CatalogEntry, *, options: LoadOptions, on_progress: OnProgress = ignore_progress) -> LoadedModel:
@@ -64,8 +73,7 @@ def load_model(entry: CatalogEntry, *, options: LoadOptions, on_progress: OnProg
         on_progress(READING, None)
         tokenizer = _load_tokenizer(checkpoint, options, template)
         dtype = resolve_dtype(options.dtype, device=device, checkpoint=checkpoint.dtype)
-        model = _load_module(entry, checkpoint, options, device=device, dtype=dtype)
-        _settle(model, entry.precision, dtype, on_progress)
+        model = _load_settled(entry, checkpoint, options, dtype=dtype, on_progress=on_progress)
         return _describe(entry, model, tokenizer, options, dtype=dtype)
 
 
@@ -94,6 +102,24 @@ def _load_tokenizer(checkpoint: Checkpoint, options: LoadOptions, template: str 
     if template is not None:
         tokenizer.chat_template = template
     return tokenizer
+
+
+def _load_settled(
+    entry: CatalogEntry, checkpoint: Checkpoint, options: LoadOptions, *, dtype: torch.dtype, on_progress: OnProgress
+) -> PreTrainedModel:
+    """The module with its weights in the form they are served in."""
+    load = partial(_load_module, entry, checkpoint, options, device=resolve_device(options.device), dtype=dtype)
+    model = load()
+    if options.kernels == "auto" and entry.precision in OWN_KERNELS and not checkpoint.is_quantized:
+        try:
+            if install_cpu_kernels(model, dtype, in_int4=entry.precision == "int4", on_progress=on_progress):
+                gc.collect()
+                return model
+        except KernelMismatchError as error:
+            logger.warning("%s is served by its own layers, more slowly: %s", entry.source.name, error)
+            model = load()
+    _settle(model, entry.precision, dtype, on_progress)
+    return model
 
 
 def _load_module(
@@ -144,7 +170,7 @@ def _describe(
 ) -> LoadedModel:
     """Gather the facts that the engine and the doors need."""
     output = model.get_output_embeddings()
-    vocab_size = model.config.get_text_config().vocab_size if output is None else output.weight.shape[0]
+    vocab_size = model.config.get_text_config().vocab_size if output is None else output.out_features
     context_length = find_context_length(entry.source.name, model.config, tokenizer, limit=options.max_model_len)
     memory = measure_memory(model)
     device = model.get_input_embeddings().weight.device

@@ -12,6 +12,8 @@ from transformers import PretrainedConfig, PreTrainedModel
 
 from myserve_ui.core.memory_report import MemoryReport, WeightGroup
 from myserve_ui.models.int4_linear import Int4Linear
+from myserve_ui.models.packed_linear import PackedLinear
+from myserve_ui.models.stored_embedding import StoredEmbedding
 
 _Identity = tuple[str, int]
 LAYER_NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
@@ -97,6 +99,13 @@ def _parts(module: torch.nn.Module) -> Iterator[_Part]:
         if isinstance(owner, Int4Linear):
             yield from _int4_parts(prefix, owner)
             continue
+        if isinstance(owner, PackedLinear):
+            yield from _packed_parts(prefix, owner)
+            continue
+        if isinstance(owner, StoredEmbedding):
+            count = 0 if owner.copies_head else owner.weight.numel()
+            yield _Part(f"{prefix}weight", _dtype_name(owner.weight), count, owner.weight)
+            continue
         for child, parameter in owner.named_parameters(recurse=False):
             yield _parameter_part(f"{prefix}{child}", owner, parameter)
         for child, buffer in owner.named_buffers(recurse=False):
@@ -106,6 +115,12 @@ def _parts(module: torch.nn.Module) -> Iterator[_Part]:
 def _int4_parts(prefix: str, layer: Int4Linear) -> Iterator[_Part]:
     count = layer.out_features * layer.in_features
     yield _Part(f"{prefix}weight", "int4", count, layer.packed_weight, (layer.scales_and_zeros,))
+    if layer.bias is not None:
+        yield _Part(f"{prefix}bias", _dtype_name(layer.bias), layer.bias.numel(), layer.bias)
+
+
+def _packed_parts(prefix: str, layer: PackedLinear) -> Iterator[_Part]:
+    yield _Part(f"{prefix}weight", _dtype_name(layer.packed_weight), layer.packed_weight.numel(), layer.packed_weight)
     if layer.bias is not None:
         yield _Part(f"{prefix}bias", _dtype_name(layer.bias), layer.bias.numel(), layer.bias)
 
@@ -139,7 +154,8 @@ def _int8_scales(owner: torch.nn.Module, parameter: torch.Tensor) -> torch.Tenso
 
 
 def _identity(tensor: torch.Tensor) -> _Identity:
-    return str(tensor.device), tensor.data_ptr()
+    """Where it lies; a packed tensor does not say, and is never shared."""
+    return str(tensor.device), id(tensor) if tensor.is_mkldnn else tensor.data_ptr()
 
 
 def _dtype_name(tensor: torch.Tensor) -> str:

@@ -88,6 +88,7 @@ def load_options(settings: Settings) -> LoadOptions:
         trust_remote_code=settings.trust_remote_code,
         chat_template=settings.chat_template,
         max_model_len=settings.max_model_len,
+        kernels=settings.kernels,
     )
 
 

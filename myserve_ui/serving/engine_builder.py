@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from myserve_ui.engine.block_attention import BlockKernel
+from myserve_ui.engine.block_runner import BlockRunner
+from myserve_ui.engine.cuda_recorder import CudaRecorder
+from myserve_ui.engine.decode_graphs import Recorder
 from myserve_ui.engine.echo_runner import EchoRunner
 from myserve_ui.engine.engine import Engine, EngineConfig, Host
+from myserve_ui.engine.flash_block_kernel import FlashKernel, choose_kernel
 from myserve_ui.engine.grammar import Background
 from myserve_ui.engine.memory_budget import plan_cache
 from myserve_ui.engine.model_runner import ModelRunner, Runner
-from myserve_ui.engine.self_check import check_runner, reference_logits
+from myserve_ui.engine.self_check import Reference, check_runner, reference_logits
+from myserve_ui.errors import ModelLoadError
 from myserve_ui.models.loaded_model import LoadedModel
+
+logger = logging.getLogger(__name__)
 
 CPU_STEP_TOKENS, DEVICE_STEP_TOKENS = 128, 2048
 """Tokens of one step: on a CPU few, so that a long prompt does not hold up the streams of others."""
@@ -38,6 +47,8 @@ def build_engine(loaded: LoadedModel, limits: EngineLimits) -> Engine:
         device=loaded.device,
         kv_cache_gib=limits.kv_cache_gib,
     )
+    if isinstance(runner, BlockRunner):
+        runner.cache.bound(budget.max_model_len, budget.max_cache_tokens)
     config = EngineConfig(
         max_num_seqs=limits.max_num_seqs,
         max_num_batched_tokens=max(_step_tokens(loaded, limits), limits.max_num_seqs),
@@ -65,8 +76,33 @@ def _build_runner(loaded: LoadedModel, num_slots: int) -> Runner:
         return EchoRunner(loaded.tokenizer.vocab_size, min(loaded.eos_token_ids))
     vocab_size = loaded.tokenizer.vocab_size
     expected = reference_logits(loaded.module, vocab_size)
-    runner = ModelRunner(loaded.module, num_slots=max(num_slots, len(expected.logits)), max_len=loaded.context_length)
+    num_slots = max(num_slots, len(expected.logits))
+    if loaded.device.type == "cuda":
+        kernel = choose_kernel(loaded.device, loaded.dtype)
+        recorder = CudaRecorder(loaded.device) if isinstance(kernel, FlashKernel) else None
+        return build_block_runner(loaded, expected, num_slots=num_slots, kernel=kernel, recorder=recorder)
+    runner = ModelRunner(loaded.module, num_slots=num_slots, max_len=loaded.context_length)
     check_runner(runner, expected, vocab_size)
+    return runner
+
+
+def build_block_runner(
+    loaded: LoadedModel, expected: Reference, *, num_slots: int, kernel: BlockKernel, recorder: Recorder | None
+) -> BlockRunner:
+    """A runner that passed the self-check, whose last step is one that is recorded.
+
+    If that is where it fails, steps are launched plainly. Raises ModelLoadError if they are wrong then, too.
+    """
+    assert loaded.module is not None
+    runner = BlockRunner(loaded.module, kernel, num_slots=num_slots, max_len=loaded.context_length, recorder=recorder)
+    try:
+        check_runner(runner, expected, loaded.tokenizer.vocab_size)
+    except ModelLoadError as error:
+        if runner.graphs is None:
+            raise
+        logger.warning("Recorded steps go wrong on this device, so steps are launched plainly. %s", error.message)
+        runner.graphs = None
+        check_runner(runner, expected, loaded.tokenizer.vocab_size)
     return runner
 
 

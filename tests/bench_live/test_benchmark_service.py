@@ -48,6 +48,8 @@ async def test_a_run_over_the_own_port_is_measured_and_kept(benchmarks):
     assert [row["output_tokens"] for row in document["rows"]] == [16, 16]
     assert document["machine"]["cores"] and document["versions"]["torch"]
     assert document["client_overhead_ms"]["request"] > 0
+    for row in document["rows"]:  # what the server tells fits into what the client sees
+        assert 0 < sum(row["server_ms"].values()) < row["e2e_ms"]["mean"] + 1.0
     (line,) = (await benchmarks.runs()).runs
     assert await benchmarks.load_run(line.id) == document
 

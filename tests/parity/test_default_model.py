@@ -31,8 +31,12 @@ QUESTIONS = (
 def load():
     """Loads the default model; a module of one's own each time, since the engine changes its attention."""
     entry = build_catalog(model="SmolLM2-135M-Instruct", precision="full", device="cpu").default
-    options = LoadOptions(cache=read_settings().cache, device="cpu")
-    return lambda: load_model(entry, options=options)
+
+    def load_it(kernels="auto"):
+        options = LoadOptions(cache=read_settings().cache, device="cpu", kernels=kernels)
+        return load_model(entry, options=options)
+
+    return load_it
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +51,7 @@ def prompts(loaded):
 
 @pytest.fixture(scope="module")
 def expected(load, prompts):
-    plain = load()
+    plain = load(kernels="plain")
     return [
         generate_plainly(plain.module, prompt, max_tokens=MAX_TOKENS, end_token_ids=plain.eos_token_ids)
         for prompt in prompts

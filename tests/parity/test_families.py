@@ -12,7 +12,9 @@ from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.model_runner import ModelRunner
 from myserve_ui.engine.self_check import check_runner, reference_logits
 from myserve_ui.models.byte_tokenizer import EOS_TOKEN_ID
+from myserve_ui.models.cpu_kernels import install_cpu_kernels
 from myserve_ui.models.tiny import FAMILIES, VOCAB_SIZE, build_tiny_model
+from tests.block_runners import ReplayingRecorder, block_runner
 
 NEW_TOKENS = 24
 PROMPT_LENGTHS = (1, 2, 5, 9, 17, 50, 110, 180)
@@ -50,11 +52,26 @@ def expected(family):
     return answers
 
 
+@pytest.fixture(params=["rows", "rows, cpu kernels", "blocks", "recorded blocks"])
+def make_runner(request, family):
+    def make(num_slots=4):
+        module = build_tiny_model(family)
+        if "kernels" in request.param:
+            assert install_cpu_kernels(module, torch.float32, in_int4=False)
+        if "rows" in request.param:
+            return ModelRunner(module, num_slots=num_slots, max_len=512)
+        return block_runner(
+            module, num_slots=num_slots, recorder=ReplayingRecorder() if "recorded" in request.param else None
+        )
+
+    return make
+
+
 @pytest.fixture
-def make_engine(family):
+def make_engine(make_runner):
     def make(*, batched_tokens=64, cache_tokens=4096, max_num_seqs=8):
         config = EngineConfig(max_num_seqs, batched_tokens, 512, cache_tokens, debug=True)
-        runner = ModelRunner(build_tiny_model(family), num_slots=max_num_seqs, max_len=512)
+        runner = make_runner(max_num_seqs)
         return Engine(runner, lambda ids: "", eos_token_ids=END_TOKENS, config=config)
 
     return make
@@ -136,10 +153,19 @@ def test_a_prefix_hit_gives_the_same_tokens(make_engine, expected):
     assert answers["r7"] == expected[7]
 
 
-def test_the_self_check_passes(family):
-    module = build_tiny_model(family)
-    reference = reference_logits(module, VOCAB_SIZE)
-    runner = ModelRunner(module, num_slots=4, max_len=512)
+def test_a_prefix_is_copied_before_its_row_is_given_up_for_a_long_prompt(make_engine, expected):
+    engine = make_engine(batched_tokens=512, cache_tokens=512, max_num_seqs=4)
+    engine.add(EngineRequest("kept", PROMPTS[7][:30] + make_prompt(60, 70), request_of(7).params, arrival=0.0))
+    run(engine)
+    engine.add(request_of(7))
+    engine.add(EngineRequest("long", make_prompt(260, 71), request_of(7).params, arrival=0.0))
+    assert run(engine)["r7"] == expected[7]
+    assert engine.scheduler.slots.hit_tokens == 30
+
+
+def test_the_self_check_passes(family, make_runner):
+    reference = reference_logits(build_tiny_model(family), VOCAB_SIZE)
+    runner = make_runner()
     assert check_runner(runner, reference, VOCAB_SIZE) < 1e-4
     assert runner.kv_bytes_per_token > 0
 

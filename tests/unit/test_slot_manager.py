@@ -103,6 +103,20 @@ def test_a_failed_row_is_cleared_before_it_is_read_again():
     assert take(slots, [1] * 10).num_cached_tokens == 0
 
 
+def test_a_row_that_is_yet_to_be_copied_from_is_not_dropped_in_the_same_step():
+    slots = SlotManager(4, 256, 512)
+    kept = take(slots, list(range(100))).slot
+    slots.release(kept)
+    copy = take(slots, [*range(40), 500, 501]).copy
+    assert copy is not None and copy.source == kept
+    assert take(slots, [900] * 250)
+    assert take(slots, [901] * 100) is None
+    assert slots.claims()[kept] == 128
+    slots.start_step()
+    assert take(slots, [901] * 100)
+    assert slots.claims()[kept] == 0
+
+
 def test_random_use_keeps_the_books_right():
     generator = random.Random(5)
     slots, owned = SlotManager(6, 256, 700), {}

@@ -1,0 +1,77 @@
+"""Times the engine's decode steps from inside, with no server and no reader: what the device makes of a batch."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from myserve_ui.core.sampling_params import SamplingParams
+from myserve_ui.engine.engine import Engine
+from myserve_ui.engine.engine_request import EngineRequest
+
+WARM_STEPS = 8
+"""Steps before the clock counts: a size that is met for the first time is recorded in one of them."""
+
+LOWEST_TOKEN_ID = 100
+"""Ids below are often control tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeLoad:
+    """`batch` sequences that decode together for `steps` steps after prompts of `prompt_length` random tokens."""
+
+    batch: int
+    prompt_length: int = 64
+    steps: int = 64
+
+    @property
+    def middle_context(self) -> int:
+        """Tokens of each sequence half way through what is timed."""
+        return self.prompt_length + WARM_STEPS + self.steps // 2
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeSpeed:
+    load: DecodeLoad
+    seconds_per_step: float
+    """The median: scheduling, forward, sampling and text together."""
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.load.batch / self.seconds_per_step
+
+
+def measure_decode(
+    engine: Engine, load: DecodeLoad, *, vocab_size: int, clock: Callable[[], float] = time.perf_counter
+) -> DecodeSpeed:
+    """Run `load` through an idle engine, greedy. Prompts differ, so that none begins as another does."""
+    generator = random.Random(load.batch)
+    for index in range(load.batch):
+        prompt = [generator.randrange(LOWEST_TOKEN_ID, vocab_size) for _ in range(load.prompt_length)]
+        engine.add(_request(f"{load.batch}-{index}", prompt, max_tokens=WARM_STEPS + load.steps + load.batch + 2))
+    while engine.scheduler.waiting or any(sequence.num_uncomputed_tokens > 1 for sequence in engine.scheduler.running):
+        engine.step()
+    for _ in range(WARM_STEPS):
+        engine.step()
+    seconds = [_time_step(engine, clock) for _ in range(load.steps)]
+    for index in range(load.batch):
+        engine.abort(f"{load.batch}-{index}")
+    return DecodeSpeed(load, statistics.median(seconds))
+
+
+def _time_step(engine: Engine, clock: Callable[[], float]) -> float:
+    """A step ends with ids on the host, so nothing of it is still under way on the device."""
+    start = clock()
+    outputs = engine.step()
+    assert all(output.error is None for output in outputs), "a sequence failed while it was timed"
+    return clock() - start
+
+
+def _request(name: str, prompt: list[int], *, max_tokens: int) -> EngineRequest:
+    params = SamplingParams(
+        temperature=0.0, top_p=1.0, top_k=0, min_p=0.0, max_tokens=max_tokens, min_tokens=max_tokens, ignore_eos=True
+    )
+    return EngineRequest(name, tuple(prompt), params, arrival=0.0, cache_prompt=False)

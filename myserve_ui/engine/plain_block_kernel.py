@@ -1,0 +1,113 @@
+"""Attention over blocks in plain torch: the reference on every device, and the way out for what a kernel lacks.
+
+Gathers each sequence's blocks first, so it moves every key and value twice more than a paged kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+from myserve_ui.engine.block_cache import LayerBlocks
+from myserve_ui.engine.block_layout import BlockLayout
+from myserve_ui.engine.block_tables import count_blocks
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionStyle:
+    """How one layer attends."""
+
+    scaling: float | None = None
+    window: int | None = None
+    """Tokens that a query sees, itself included; None for all before it."""
+    softcap: float | None = None
+    sinks: torch.Tensor | None = None  # [heads]
+
+
+@dataclass(frozen=True, slots=True)
+class _Gathered:
+    """Some sequences' keys and values, [rows, kv_heads, context, dim], and what each query sees of them."""
+
+    keys: torch.Tensor
+    values: torch.Tensor
+    visible: torch.Tensor  # [rows, 1, length, context]
+
+
+class PlainKernel:
+    """A call for all decode rows together, one for each chunk of a prompt."""
+
+    def suits(self, queries: torch.Tensor, layer: LayerBlocks, style: AttentionStyle) -> bool:
+        return True
+
+    def attend(
+        self, queries: torch.Tensor, layer: LayerBlocks, layout: BlockLayout, style: AttentionStyle
+    ) -> torch.Tensor:
+        """[num_tokens, heads, head_dim] -> [num_tokens, heads, value_dim]."""
+        parts, first = [], 0
+        for rows in _equal_lengths(layout.lengths):
+            length = layout.lengths[rows.start]
+            last = first + len(rows) * length
+            gathered = _gather(layer, layout, rows, window=style.window)
+            spread = queries[first:last].unflatten(0, (len(rows), length)).transpose(1, 2)
+            parts.append(_attend(spread, gathered, style).transpose(1, 2).flatten(0, 1))
+            first = last
+        return torch.cat(parts)
+
+
+def _equal_lengths(lengths: tuple[int, ...]) -> Iterator[range]:
+    """Ranges of sequences that go into one call: neighbours of one query each, and every other by itself."""
+    start = 0
+    for index, length in enumerate(lengths):
+        following = lengths[index + 1] if index + 1 < len(lengths) else None
+        if not length == following == 1:
+            yield range(start, index + 1)
+            start = index + 1
+
+
+def _gather(layer: LayerBlocks, layout: BlockLayout, rows: range, *, window: int | None) -> _Gathered:
+    length, context = layout.lengths[rows.start], layout.max_context
+    table = layout.block_table[rows.start : rows.stop, : count_blocks(context)]
+    contexts = layout.contexts[rows.start : rows.stop, None]  # [rows, 1]
+    columns = torch.arange(context, device=table.device)
+    positions = contexts - length + torch.arange(length, device=table.device)  # [rows, length]
+    visible = columns <= positions[..., None]
+    if window is not None:
+        visible &= columns > positions[..., None] - window
+    beyond = (columns >= contexts)[..., None, None]  # what lies there may be anything, and NaN survives a mask
+    keys = layer.keys[table].flatten(1, 2)[:, :context].masked_fill(beyond, 0.0)
+    values = layer.values[table].flatten(1, 2)[:, :context].masked_fill(beyond, 0.0)
+    return _Gathered(keys.transpose(1, 2), values.transpose(1, 2), visible[:, None])
+
+
+def _attend(queries: torch.Tensor, gathered: _Gathered, style: AttentionStyle) -> torch.Tensor:
+    """[rows, heads, length, head_dim] -> [rows, heads, length, value_dim]."""
+    rows, heads, length, head_dim = queries.shape
+    folded = queries.reshape(rows, gathered.keys.shape[1], -1, head_dim)  # heads of a group follow each other
+    mask = gathered.visible.repeat(1, 1, folded.shape[2] // length, 1)
+    if style.softcap is None and style.sinks is None:
+        attended = scaled_dot_product_attention(
+            folded, gathered.keys, gathered.values, attn_mask=mask, scale=style.scaling
+        )
+    else:
+        attended = _attend_explicitly(folded, gathered, mask, style)
+    return attended.reshape(rows, heads, length, -1)
+
+
+def _attend_explicitly(
+    folded: torch.Tensor, gathered: _Gathered, mask: torch.Tensor, style: AttentionStyle
+) -> torch.Tensor:
+    """Written out, for soft-capped scores and for sinks: a logit more per head that takes a share and gives nothing."""
+    scale = folded.shape[-1] ** -0.5 if style.scaling is None else style.scaling
+    scores = folded @ gathered.keys.transpose(-1, -2) * scale  # [rows, kv_heads, group * length, context]
+    if style.softcap is not None:
+        scores = torch.tanh(scores / style.softcap) * style.softcap
+    scores = scores.float().masked_fill(~mask, float("-inf"))
+    if style.sinks is not None:
+        sinks = style.sinks.float().view(1, folded.shape[1], -1, 1)  # [1, kv_heads, group, 1]
+        sinks = sinks.repeat_interleave(folded.shape[2] // sinks.shape[2], dim=2)
+        scores = torch.cat([scores, sinks.expand(len(scores), -1, -1, 1)], dim=-1)
+    weights = torch.softmax(scores, dim=-1)[..., : mask.shape[-1]].to(gathered.values.dtype)
+    return weights @ gathered.values

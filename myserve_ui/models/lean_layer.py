@@ -1,0 +1,172 @@
+"""Decoder layers of the llama kind in a third of the calls: for a small model on a CPU, the calls cost what matters.
+
+A lean layer computes what the transformers layer does, from the same weights, and takes the same arguments: it attends
+through the attention interface and writes through the cache it is given. The products of q, k and v are one, those of
+gate and up are one, residuals are added inside the products, and rotary positions are one complex multiplication.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.functional import rms_norm
+from transformers import PreTrainedModel
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from myserve_ui.models.product import ProductFactory
+
+KINDS = frozenset({"LlamaDecoderLayer", "MistralDecoderLayer", "Qwen2DecoderLayer", "Qwen3DecoderLayer"})
+"""Layers that are nothing but norm, attention with rotary positions, norm, gated MLP."""
+
+
+class ComplexRotary(nn.Module):
+    """The model's own rotary positions as unit complex numbers [batch, tokens, 1, head_dim / 2]."""
+
+    def __init__(self, rotary: nn.Module) -> None:
+        super().__init__()
+        self.rotary = rotary
+
+    def forward(self, hidden: torch.Tensor, position_ids: torch.Tensor) -> torch.Tensor:
+        cosines, sines = self.rotary(hidden, position_ids)  # each half of head_dim says the same
+        half = cosines.shape[-1] // 2
+        return torch.complex(cosines[..., :half], sines[..., :half]).unsqueeze(2)
+
+
+class LeanNorm(nn.Module):
+    """Root-mean-square norm in one call."""
+
+    def __init__(self, norm: nn.Module) -> None:
+        super().__init__()
+        self.weight = norm.get_parameter("weight")
+        self.epsilon = float(norm.variance_epsilon)  # type: ignore[arg-type]
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        return rms_norm(hidden, self.weight.shape, self.weight, self.epsilon)
+
+
+class LeanDecoderLayer(nn.Module):
+    """One layer; `position_embeddings` must come from ComplexRotary."""
+
+    def __init__(self, layer: nn.Module, make: ProductFactory) -> None:
+        """Made of the weights of `layer`, which is of one of KINDS and stays as it is."""
+        super().__init__()
+        attention, mlp = layer.get_submodule("self_attn"), layer.get_submodule("mlp")
+        self.head_dim: int = attention.head_dim  # type: ignore[assignment]
+        self.num_heads = attention.q_proj.out_features // self.head_dim  # type: ignore[union-attr, operator]
+        self.num_kv_heads = attention.k_proj.out_features // self.head_dim  # type: ignore[union-attr, operator]
+        self.window = _window_of(attention)
+        self.norm = LeanNorm(layer.get_submodule("input_layernorm"))
+        self.mlp_norm = LeanNorm(layer.get_submodule("post_attention_layernorm"))
+        self.query_norm = _paired_norm(attention, "q_norm")
+        self.key_norm = _paired_norm(attention, "k_norm")
+        self.qkv = make(*_fused_qkv(attention, self.head_dim))
+        self.output = make(*_weights_of(attention, "o_proj"))
+        self.gate_up = make(*_joined([_weights_of(mlp, "gate_proj"), _weights_of(mlp, "up_proj")]))
+        self.down = make(*_weights_of(mlp, "down_proj"))
+        self.activation: Any = mlp.act_fn
+        self.attention = _without_parts(attention)
+        self.config: Any = attention.config
+        self.eager = sys.modules[type(attention).__module__].eager_attention_forward
+
+    def forward(
+        self,
+        hidden: torch.Tensor,  # [batch, tokens, hidden_size]
+        attention_mask: torch.Tensor | None = None,
+        position_embeddings: torch.Tensor | None = None,
+        cache: Any | None = None,
+        **options: Any,
+    ) -> torch.Tensor:
+        """The layer's output, of the shape of `hidden`. `options` go on to the attention function."""
+        query, key, value = self._project(self.norm(hidden), position_embeddings)
+        if cache is not None:
+            key, value = cache.update(key, value, self.attention.layer_idx)
+        if self.window is not None:
+            options["sliding_window"] = self.window
+        attend = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, self.eager)
+        attended, _ = attend(
+            self.attention, query, key, value, attention_mask, scaling=self.attention.scaling, dropout=0.0, **options
+        )
+        hidden = self.output.add_to(hidden, attended.reshape(*hidden.shape[:-1], -1))
+        gate, up = self.gate_up(self.mlp_norm(hidden)).chunk(2, dim=-1)
+        return self.down.add_to(hidden, self.activation(gate).mul_(up))
+
+    def _project(
+        self, hidden: torch.Tensor, rotation: torch.Tensor | None
+    ) -> tuple[torch.Tensor, ...]:  # [batch, heads or kv_heads, tokens, head_dim], three times
+        heads = self.qkv(hidden).unflatten(-1, (-1, self.head_dim))
+        num_rotated = self.num_heads + self.num_kv_heads
+        if self.query_norm is not None and self.key_norm is not None:
+            query, key, value = heads.split((self.num_heads, self.num_kv_heads, self.num_kv_heads), dim=2)
+            heads = torch.cat((self.query_norm(query), self.key_norm(key), value), dim=2)
+        torch.view_as_complex(heads[:, :, :num_rotated].unflatten(-1, (-1, 2))).mul_(rotation)  # type: ignore[arg-type]
+        return heads.transpose(1, 2).split((self.num_heads, self.num_kv_heads, self.num_kv_heads), dim=1)
+
+
+def find_lean_layers(model: PreTrainedModel) -> nn.ModuleList | None:
+    """The decoder layers of `model` if a lean layer can stand for each of them."""
+    layers = getattr(model.base_model, "layers", None)
+    if not isinstance(layers, nn.ModuleList) or not hasattr(model.base_model, "rotary_emb"):
+        return None
+    return layers if all(type(layer).__name__ in KINDS and _turns_whole_heads(layer) for layer in layers) else None
+
+
+def _turns_whole_heads(layer: nn.Module) -> bool:
+    config: Any = layer.get_submodule("self_attn").config
+    return float((config.rope_parameters or {}).get("partial_rotary_factor", 1.0)) == 1.0
+
+
+def _without_parts(attention: nn.Module) -> nn.Module:
+    """The module that attention functions are given: its layer_idx, scaling and config, and none of its weights."""
+    shell = copy.copy(attention)
+    shell._modules = {}
+    return shell
+
+
+def _window_of(attention: nn.Module) -> int | None:
+    if type(attention).__name__ == "MistralAttention":  # the one kind that asks its configuration at each call
+        return getattr(attention.config, "sliding_window", None)
+    window = getattr(attention, "sliding_window", None)
+    return window if isinstance(window, int) else None
+
+
+def _paired_norm(attention: nn.Module, name: str) -> LeanNorm | None:
+    if not isinstance(norm := getattr(attention, name, None), nn.Module):
+        return None
+    paired = LeanNorm(norm)
+    paired.weight = nn.Parameter(_in_pairs(paired.weight.data, paired.weight.shape[0]), requires_grad=False)
+    return paired
+
+
+def _fused_qkv(attention: nn.Module, head_dim: int) -> tuple[torch.Tensor, torch.Tensor | None]:
+    query, key = ([_in_pairs_or_none(part, head_dim) for part in _weights_of(attention, f"{n}_proj")] for n in "qk")
+    return _joined([(query[0], query[1]), (key[0], key[1]), _weights_of(attention, "v_proj")])  # type: ignore[list-item]
+
+
+def _in_pairs(rows: torch.Tensor, head_dim: int) -> torch.Tensor:
+    """Rows of each head with the two numbers of a rotation side by side, as complex numbers lie.
+
+    transformers rotates row i with row i + head_dim / 2. Queries and keys are reordered alike, so their products stay.
+    """
+    return rows.unflatten(0, (-1, 2, head_dim // 2)).transpose(1, 2).flatten(0, 2)
+
+
+def _in_pairs_or_none(rows: torch.Tensor | None, head_dim: int) -> torch.Tensor | None:
+    return None if rows is None else _in_pairs(rows, head_dim)
+
+
+def _weights_of(owner: nn.Module, name: str) -> tuple[torch.Tensor, torch.Tensor | None]:
+    layer = owner.get_submodule(name)
+    bias = getattr(layer, "bias", None)
+    return layer.get_parameter("weight").detach(), None if bias is None else bias.detach()
+
+
+def _joined(parts: list[tuple[torch.Tensor, torch.Tensor | None]]) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """One weight and one bias for layers that read the same inputs; a missing bias beside others is zero."""
+    weight = torch.cat([weight for weight, _ in parts])
+    if all(bias is None for _, bias in parts):
+        return weight, None
+    return weight, torch.cat([weight.new_zeros(weight.shape[0]) if bias is None else bias for weight, bias in parts])
