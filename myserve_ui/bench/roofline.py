@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from myserve_ui.core.model_info import ModelInfo
@@ -20,6 +20,14 @@ class MachineSpeed:
     """Of a large product in `dtype`; infinite where it is not known, so that only reading counts."""
     device: str
     dtype: str
+
+    def quicker(self, other: MachineSpeed) -> MachineSpeed:
+        """The better of both for each speed: the other measurement was disturbed."""
+        return replace(
+            self,
+            bytes_per_s=max(self.bytes_per_s, other.bytes_per_s),
+            flops_per_s=max(self.flops_per_s, other.flops_per_s),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from myserve_ui.ui.bench_tables import decimal
-from myserve_ui.ui.bench_words import UNKNOWN, Document, load_words, model_words
+from myserve_ui.ui.bench_words import UNKNOWN, Document, legend_words, load_words
 from myserve_ui.ui.number_table import number_table
 
 HEADINGS = ("load", "b against a", "tok/s", "TTFT, ms", "TPOT, ms", "E2E, ms", "n")
@@ -44,7 +44,7 @@ def differences_view(document: Document) -> str:
 
 
 def _line(row: Mapping[str, Any]) -> str:
-    a, b = model_words(row["a"]), model_words(row["b"])
+    a, b = (legend_words({"rows": [row["a"], row["b"]]}, row[side]) for side in ("a", "b"))
     latencies = [row["latencies"].get(name) for name in LATENCIES]
     numbers = sorted({found["n"] for found in latencies if found})
     count = " to ".join(str(number) for number in dict.fromkeys((numbers[0], numbers[-1]))) if numbers else "0"

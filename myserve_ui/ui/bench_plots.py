@@ -11,6 +11,7 @@ from myserve_ui.ui.bench_words import (
     Document,
     Row,
     circumstances,
+    legend_words,
     load_level,
     load_words,
     loads_of,
@@ -97,7 +98,9 @@ def _over_load(document: Document, rows: Sequence[Row], lines: Sequence[tuple[st
                 for row in own
                 if (found := value(row)) is not None
             )
-            series.append(Series(f"{model} {name}".strip(), marks, hue_of(document, own[0]), dash))
+            series.append(
+                Series(f"{legend_words(document, own[0])} {name}".strip(), marks, hue_of(document, own[0]), dash)
+            )
     return tuple(series)
 
 
@@ -150,7 +153,7 @@ def _percentiles(document: Document, key: str, name: str) -> str | None:
             Mark(x, numbers[percentile], _title(row, f"{percentile} {decimal(numbers[percentile])} ms"))
             for percentile in PERCENTILES
         )
-        series.append(Series(model_words(row), marks, hue_of(document, row)))
+        series.append(Series(legend_words(document, row), marks, hue_of(document, row)))
     ticks = tuple((index + 0.5, short_load(load)) for index, load in enumerate(loads))
     x_axis = Axis("load; a column from p50 over p90 and p95 to p99", 0.0, float(len(loads)), ticks)
     y_axis = fitting_axis(f"{name.lower()}, ms", [mark.y for line in series for mark in line.marks])
@@ -179,5 +182,5 @@ def _distribution(document: Document, index: int, row: Row) -> Series | None:
         rank = min(rank, len(times))
         marks += [Mark(times[rank - 1], marks[-1].y, ""), Mark(times[rank - 1], rank / len(times), "")]
     dash = [load_words(load) for load in loads_of(document)].index(load_words(row["load"]))
-    name = f"{model_words(row)}, {load_words(row['load'])}"
+    name = f"{legend_words(document, row)}, {load_words(row['load'])}"
     return Series(name, tuple(marks), hue_of(document, row), dash, has_dots=False)

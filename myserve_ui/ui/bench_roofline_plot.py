@@ -8,7 +8,7 @@ from typing import Any
 
 from myserve_ui.ui.bench_plots import hue_of
 from myserve_ui.ui.bench_tables import decimal
-from myserve_ui.ui.bench_words import Document, Row, circumstances, load_words, model_words
+from myserve_ui.ui.bench_words import Document, Row, circumstances, legend_words, load_words, model_words
 from myserve_ui.ui.svg_plot import Mark, Plot, Series, draw, log_axis
 
 ROOF_HUE = 5
@@ -83,7 +83,7 @@ def _roof(machine: Work, low: float, high: float) -> Series:
 
 def _points(document: Document, row: Row, works: Mapping[str, Work]) -> Sequence[Series]:
     """Decode as a dot, prefill as a square."""
-    work, hue, name = works[row["model"]], hue_of(document, row), model_words(row)
+    work, hue, name = works[row["model"]], hue_of(document, row), legend_words(document, row)
     series = []
     if (decode := decode_point(row, work)) is not None:
         series.append(Series(f"{name}, decode", (decode,), hue, is_joined=False))

@@ -14,6 +14,11 @@ from myserve_ui.ui.number_table import facts_list
 
 NO_ROOFLINE = "No roofline: what a step of these models moves is not known here (no weights, or another server)."
 
+OVER_THE_ROOF = (
+    "More than 100 % of the roofline: the machine was busy when its speed was measured. Press Measure under Roofline "
+    "while it is quiet, then run again."
+)
+
 
 def summary_view(document: Document) -> str:
     """The result in a sentence for each model, and every failure."""
@@ -24,7 +29,14 @@ def summary_view(document: Document) -> str:
     return (
         f'<p class="lead">{escape(words + stopped)}</p>{failures_view(document)}'
         f'<p class="fine">{escape(circumstances(document))} · {escape(limit_words(document))}</p>'
+        f"{_over_the_roof(document)}"
     )
+
+
+def _over_the_roof(document: Document) -> str:
+    """What a share of more than the whole means; empty if there is none."""
+    is_over = any((row.get("roofline_share") or 0.0) > 1.0 for row in document["rows"])
+    return f'<p class="fine">{OVER_THE_ROOF}</p>' if is_over else ""
 
 
 def plots_view(document: Document) -> str:

@@ -43,6 +43,13 @@ def model_words(row: Row) -> str:
     return f"{name.removesuffix(f':{precision}')}, {words}"
 
 
+def legend_words(document: Document, row: Row) -> str:
+    """A model where there is little room: its precision alone, if the run has but one model."""
+    names = {model_words(other).partition(", ")[0] for other in document["rows"]}
+    _, _, precision = model_words(row).partition(", ")
+    return precision if precision and len(names) == 1 else model_words(row)
+
+
 def row_words(row: Row) -> str:
     """A row as a name: tiny, 4-bit NF4, 4 at once."""
     return f"{model_words(row)}, {load_words(row['load'])}"

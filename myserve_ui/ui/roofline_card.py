@@ -25,10 +25,11 @@ INTRODUCTION = (
     '<p class="lead">A decode step reads every weight once and the cache of every sequence. The larger of the time to '
     "read and the time to multiply is the least it can take; nothing that is measured can be quicker.</p>"
 )
-EMPTY = '<p class="empty">Not measured yet. It takes about a second, on every core.</p>'
+EMPTY = '<p class="empty">Not measured yet. It takes about two seconds, on every core.</p>'
 HOW = (
     "Read bandwidth over a buffer far larger than the last cache; matrix rate of one large product in the compute "
-    "dtype. Weights that a kernel first expands are counted with what it writes and reads again."
+    "dtype; of several measurements the best counts, as others were disturbed. Weights that a kernel first expands are "
+    "counted with what it writes and reads again."
 )
 
 
@@ -65,7 +66,7 @@ class RooflineCard:
             yield problem(error.message)
 
     async def _documents(self, model: str) -> AsyncGenerator[dict[str, Any], None]:
-        yield await self._service.roofline(model or "")
+        yield await self._service.roofline_anew(model or "")
 
 
 def card_view(document: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +16,7 @@ from myserve_ui.bench.run_store import RunStore
 from myserve_ui.bench.workload import Lengths, Workload
 from myserve_ui.errors import InvalidRequestError, ModelNotFoundError, OverloadedError
 from tests.api.live import serve_door
+from tests.conftest import load_tiny
 
 SPEED = MachineSpeed(1e9, 1e12, "cpu", "float32")
 
@@ -114,3 +116,17 @@ async def test_strangers_cannot_reach_other_servers_through_the_app(benchmarks):
     benchmarks.own = OwnDoor("http://127.0.0.1:1/v1", measures_others=False)
     with pytest.raises(InvalidRequestError, match=r"127\.0\.0\.1"):
         benchmarks.other_target("http://10.0.0.1/v1", "m")
+
+
+async def test_a_machine_measured_anew_is_as_fast_as_its_best_measurement(make_service, tmp_path):
+    def load(entry, on_progress):
+        loaded = load_tiny(entry, on_progress)
+        costs = {"bytes_per_step": 1000, "num_parameters": 500, "device": "cpu", "dtype": "float32"}
+        return replace(loaded, info=replace(loaded.info, **costs))
+
+    found = iter([MachineSpeed(1e9, 5e12, "cpu", "float32"), MachineSpeed(3e9, 1e12, "cpu", "float32")])
+    chat = await make_service("llama", load=load)
+    own = OwnDoor("http://127.0.0.1:9/v1")
+    service = BenchmarkService(chat, chat._pool, RunStore(tmp_path), own=own, measure=lambda *_: next(found))
+    document = await service.roofline_anew("llama")
+    assert (document["bandwidth_bytes_per_s"], document["flops_per_s"]) == (3e9, 5e12)

@@ -18,7 +18,7 @@ from myserve_ui.ui.bench_roofline_plot import Work, decode_point, prefill_point,
 from myserve_ui.ui.bench_tables import decimal, failures_view, requests_csv, results_csv, results_table
 from myserve_ui.ui.bench_timeline import pieces_of, timelines
 from myserve_ui.ui.bench_view import plots_view, summary_view
-from myserve_ui.ui.bench_words import circumstances, environment, load_words, row_words
+from myserve_ui.ui.bench_words import circumstances, environment, legend_words, load_words, row_words
 from myserve_ui.ui.roofline_calculator import KNOWN_MODELS, calculate, devices_view
 from myserve_ui.ui.roofline_card import card_view
 from myserve_ui.ui.svg_plot import fitting_axis, linear_axis, log_axis, number
@@ -146,6 +146,13 @@ def test_files_are_named_after_the_run_and_none_is_made_of_nothing(document):
     assert json_file(None) is csv_file(None) is requests_file(None) is None
 
 
+def test_more_than_the_roofline_is_explained(document):
+    changed = deepcopy(document)
+    changed["rows"][0]["roofline_share"] = 1.48
+    assert "busy when its speed was measured" in summary_view(changed)
+    assert "busy" not in summary_view(document)
+
+
 def test_failures_are_counted_by_what_was_said(document):
     html = failures_view(document)
     assert html.count("<li>") == 2 and "1 × HTTP 500" in html
@@ -224,6 +231,12 @@ def test_a_peer_is_named_by_its_address():
     assert row_words(row) == "org/model, 10.0.0.1:8000, 1 at once"
 
 
+def test_a_legend_names_the_model_only_where_there_are_several(document):
+    assert legend_words(document, document["rows"][1]) == "4-bit NF4"
+    other = {**document["rows"][0], "model": "other"}
+    assert legend_words({"rows": [*document["rows"], other]}, other) == "other, full precision"
+
+
 def test_the_environment_says_what_was_not_measured(document):
     facts = dict(environment(document | {"machine": {"bytes_per_s": None, "flops_per_s": None}}))
     assert facts["reads"] == facts["multiplies"] == "not measured"
@@ -240,7 +253,7 @@ def test_a_comparison_tells_intervals_and_what_is_clear():
 
 
 def test_differences_within_a_run_are_told_where_there_are_any():
-    assert "4-bit NF4 against tiny, full precision" in differences_view({"differences": comparison()["rows"]})
+    assert "4-bit NF4 against full precision" in differences_view({"differences": comparison()["rows"]})
     assert differences_view({"differences": []}) == differences_view({}) == ""
 
 
