@@ -18,11 +18,12 @@ SHOWN_PERCENTILES = {
     "ITL": ("p95",),
     "E2E": ("p50", "p95", "p99"),
 }
+SERVER_PARTS = ("queue", "prefill", "decode")
 FORMULA_SIGNS = ("=", "+", "-", "@")
 EXPLAINED = (
     "TTFT: time to the first token. TPOT: time for each further token. ITL: gaps between tokens. E2E: whole answer. "
     "Milliseconds, percentiles by nearest rank; * marks a p99 of fewer than 100. Failed, rejected and cancelled "
-    "requests are counted and in no latency."
+    "requests are counted and in no latency. Queue, prefill, decode: the server's own account, means."
 )
 
 
@@ -72,6 +73,8 @@ def _columns() -> dict[str, Tell]:
     for name, key in LATENCIES.items():
         for percentile in SHOWN_PERCENTILES[name]:
             columns[f"{name} {percentile}"] = _latency(key, percentile)
+    for part in SERVER_PARTS:
+        columns[part] = _server_part(part)
     columns["of roofline"] = lambda row: share(row.get("roofline_share"))
     return columns
 
@@ -85,6 +88,17 @@ def _latency(key: str, percentile: str) -> Tell:
         return f"{decimal(numbers[percentile])}{mark}"
 
     return tell
+
+
+def _server_part(part: str) -> Tell:
+    return lambda row: decimal((row.get("server_ms") or {}).get(part))
+
+
+def server_words(row: Row) -> str:
+    """The server's own account of a row: queue 1.20, prefill 30.5, decode 812 ms on average; empty if it has none."""
+    split = row.get("server_ms") or {}
+    words = ", ".join(f"{part} {decimal(split[part])}" for part in SERVER_PARTS if part in split)
+    return f"by the server's own account {words} ms on average" if words else ""
 
 
 def _failed(row: Row) -> str:

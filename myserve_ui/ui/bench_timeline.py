@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from myserve_ui.ui.bench_tables import server_words
 from myserve_ui.ui.bench_words import Document, Row, circumstances, row_words
 from myserve_ui.ui.formatting import seconds
 from myserve_ui.ui.svg_plot import figure, linear_axis
@@ -57,12 +58,12 @@ def _timeline(document: Document, row: Row, records: Sequence[Record], total: in
         for value, words in x.ticks
     )
     axis = f'{ticks}<text class="name" x="50%" y="100%" dy="31" text-anchor="middle">{x.label}</text>'
-    shown = f" · the first {len(records)} of {total} requests" if len(records) < total else ""
+    shown = f"the first {len(records)} of {total} requests" if len(records) < total else ""
     return figure(
         f"Timeline: {row_words(row)}",
         f"{axis}{bars}",
         legend=_legend({phase for own in pieces for phase, _, _ in own}),
-        caption=f"{circumstances(document, [row])}{shown}",
+        caption=" · ".join(filter(None, (circumstances(document, [row]), shown, server_words(row)))),
         height=max(LEAST_PIXELS, ROW_PIXELS * len(records)),
     )
 

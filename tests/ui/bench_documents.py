@@ -15,6 +15,7 @@ SPEED = MachineSpeed(20e9, 250e9, "cpu", "float32")
 COSTS = {"tiny": ModelCost(538_000_000, 134_500_000, 46_080), "tiny:nf4": ModelCost(780_000_000, 134_500_000, 46_080)}
 CLOSED = [{"kind": "closed", "concurrency": number} for number in (1, 4, 16)]
 OPEN = [{"kind": "open", "rate": rate, "burstiness": 1.0} for rate in (0.5, 2.0)]
+SERVER = {"queue": 1.2, "prefill": 30.5, "decode": 812.0}
 ERROR = "HTTP 500: <b>scripted</b>"
 
 
@@ -63,7 +64,14 @@ def bench_document(*, loads: list[dict[str, Any]] | None = None, requests: int =
 
 def _row(model: str, load: dict[str, Any], records: list[RequestRecord]) -> dict[str, Any]:
     precision = model.partition(":")[2] or "full"
-    return {**summarise(records), "model": model, "precision": precision, "load": load, "roofline_share": 0.42}
+    return {
+        **summarise(records),
+        "model": model,
+        "precision": precision,
+        "load": load,
+        "roofline_share": 0.42,
+        "server_ms": SERVER,
+    }
 
 
 def _records(generator: random.Random, load: dict[str, Any], *, slow: float, count: int) -> list[RequestRecord]:

@@ -172,6 +172,15 @@ def test_a_timeline_of_many_requests_shows_the_first_and_says_so():
     assert html.count("<details open>") == 1
 
 
+def test_the_servers_own_account_stands_beside_the_clients(document):
+    table = results_table(document)
+    assert table[["queue", "prefill", "decode"]].iloc[0].tolist() == ["1.20", "30.5", "812"]
+    words = "by the server's own account queue 1.20, prefill 30.5, decode 812 ms on average"
+    assert all(plot.find("figcaption").text.endswith(words) for plot in figures(timelines(document)))
+    silent = {"rows": [{**row, "server_ms": None} for row in document["rows"]]}
+    assert set(results_table(silent)["queue"]) == {"–"}
+
+
 def test_the_roofline_places_each_run_under_the_roof(document):
     (plot,) = figures(roofline_plot(document))
     words = titles(plot)
