@@ -34,6 +34,7 @@ RUN useradd --create-home --uid 10001 myserve \
     && chown -R myserve:myserve /data
 ENV HF_HOME=/data/huggingface \
     MYSERVE_CACHE=/data/myserve \
+    MYSERVE_DATA=/data/myserve \
     MYSERVE_HOST=0.0.0.0 \
     MYSERVE_PORT=7860
 VOLUME ["/data"]

@@ -75,7 +75,7 @@
     return values;
   };
 
-  const OTHER_STOPS = "#compare-stop, #fidelity-stop, #branch-stop";
+  const OTHER_STOPS = "#compare-stop, #fidelity-stop, #branch-stop, #bench-stop";
 
   const stopOnEscape = (event) => {
     if (event.key !== "Escape" || event.isComposing) return;

@@ -15,7 +15,8 @@ import torch
 from myserve_ui import selftest
 from myserve_ui.bench.decode_speed import DecodeLoad, DecodeSpeed, measure_decode
 from myserve_ui.bench.machine_speed import measure_machine
-from myserve_ui.bench.roofline import MachineSpeed, ModelCost, count_weight_traffic, predict_decode
+from myserve_ui.bench.roofline import MachineSpeed, ModelCost, predict_decode
+from myserve_ui.core.memory_report import count_weight_traffic
 from myserve_ui.engine.block_runner import BlockRunner
 from myserve_ui.engine.engine import Engine
 from myserve_ui.engine.self_check import TOLERANCE

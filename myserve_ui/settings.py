@@ -51,6 +51,10 @@ def _default_cache() -> Path:
     return Path(platformdirs.user_cache_dir("myserve-ui"))
 
 
+def _default_data() -> Path:
+    return Path(platformdirs.user_data_dir("myserve-ui"))
+
+
 class Settings(BaseModel):
     """Settings of the app. `read_settings` fills them; made directly, they look at nothing but their arguments."""
 
@@ -92,6 +96,9 @@ class Settings(BaseModel):
     )
     cache: Path = Field(
         default_factory=_default_cache, description="folder for converted weights; default: in the user's cache folder"
+    )
+    data: Path = Field(
+        default_factory=_default_data, description="folder for benchmark runs; default: in the user's data folder"
     )
     hf_token: SecretStr | None = Field(
         None, description="access token for gated models on the hub (also HF_TOKEN, HUGGINGFACE_TOKEN)"
@@ -153,7 +160,7 @@ class Settings(BaseModel):
             raise ValueError("empty")  # a key that got lost on its way must not open the app
         return parts
 
-    @field_validator("cache")
+    @field_validator("cache", "data")
     @classmethod
     def _expand_home(cls, value: Path) -> Path:
         return Path(os.path.expanduser(value))

@@ -5,12 +5,15 @@ from __future__ import annotations
 import ast
 import importlib.util
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
+from myserve_ui.cli.bench_arguments import read_bench_arguments
+from myserve_ui.cli.roofline_command import read_roofline_arguments
 from myserve_ui.setting_words import option_name, variable_name
-from myserve_ui.settings import Settings
+from myserve_ui.settings import Settings, read_settings
 from tests.readme_parts import README, ROOT, SCRIPT, TABLE, filled_in, settings_table
 
 TEXT = README.read_text(encoding="utf-8")
@@ -61,6 +64,21 @@ def test_options_and_variables_exist():
     app_commands = re.findall(r"(?:app\.py|ARGS=)([^\n#]*)", COMMANDS)
     assert set(re.findall(r"--[a-z-]+", " ".join(app_commands))) <= options
     assert set(re.findall(r"MYSERVE_[A-Z_]+", TEXT)) <= variables
+
+
+def test_benchmark_commands_are_understood():
+    commands = [shlex.split(line, comments=True) for line in COMMANDS.splitlines() if " myserve_ui " in line]
+    assert {"bench", "roofline"} <= {command for command, _ in map(_split_command, commands)}
+    for command, rest in map(_split_command, commands):
+        if command == "bench":
+            read_bench_arguments(rest)
+        elif command == "roofline":
+            read_settings(read_roofline_arguments(rest)[1], {})
+
+
+def _split_command(words: list[str]) -> tuple[str, list[str]]:
+    place = words.index("myserve_ui")
+    return words[place + 1], words[place + 2 :]
 
 
 @pytest.mark.parametrize("name", ["README.md", "CHANGELOG.md"])

@@ -60,6 +60,7 @@ def model_json(model: ModelInfo) -> JsonObject:
         "weight_bytes": model.weight_bytes,
         "bits_per_parameter": model.bits_per_parameter,
         "kv_bytes_per_token": model.kv_bytes_per_token,
+        "bytes_per_step": model.bytes_per_step,
         "has_chat_template": model.has_chat_template,
         "takes_tools": model.takes_tools,
         "note": model.note,

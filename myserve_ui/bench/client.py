@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 
 from myserve_ui.bench.records import Outcome, RequestRecord
 from myserve_ui.bench.workload import PlannedRequest
+from myserve_ui.errors import InvalidRequestError
 
 REJECTIONS = (429, 503)
+NO_KEY = "none"
+FIXED_LENGTH: Mapping[str, Any] = MappingProxyType({"ignore_eos": True})
+"""How our server, vLLM, SGLang and llama.cpp are asked to go on past the end token."""
+MALFORMED = (ValueError, TypeError, AttributeError, KeyError)
+"""What reading an event raises that is not built as OpenAI's are."""
 NO_USAGE = "the stream ended without usage, so its tokens cannot be counted"
 
 
@@ -24,9 +32,19 @@ class Target:
     url: str
     """Base URL, as the OpenAI SDK takes it: http://127.0.0.1:7860/v1"""
     model: str
-    api_key: str = "none"
-    ignore_eos: bool = True
-    """Ask for answers of exactly max_tokens, where the server knows the field."""
+    api_key: str = field(default=NO_KEY, repr=False)
+    extra: Mapping[str, Any] = field(default_factory=lambda: FIXED_LENGTH, hash=False)
+    """Fields of every body; by default those that ask for answers of exactly max_tokens."""
+
+    def __post_init__(self) -> None:
+        if not _is_url(self.url):
+            raise InvalidRequestError(
+                f"{self.url[:80]!r} is no URL of a server: write http:// or https://, the host, and /v1.", param="url"
+            )
+
+    @property
+    def has_key(self) -> bool:
+        return self.api_key not in ("", NO_KEY)
 
     def body(self, planned: PlannedRequest) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -37,7 +55,7 @@ class Target:
             "stream": True,
             "stream_options": {"include_usage": True},
         }
-        return body | {"ignore_eos": True} if self.ignore_eos else body
+        return body | dict(self.extra)
 
     @property
     def headers(self) -> dict[str, str]:
@@ -51,6 +69,7 @@ class _Timing:
 
     sent: float
     chunk_times: list[float] = field(default_factory=list)
+    pieces: list[str] = field(default_factory=list)
     usage: dict[str, int] | None = None
     error: str | None = None
     is_done: bool = False
@@ -69,7 +88,7 @@ async def send(
     outcome = Outcome.FAILED
     try:
         outcome = await _read_stream(client, target, planned, timing, clock)
-    except (httpx2.HTTPError, OSError, ValueError) as error:
+    except (httpx2.HTTPError, httpx2.InvalidURL, OSError, *MALFORMED) as error:
         timing.error = _in_words(error)
     return _record(planned, timing, outcome, arrival=arrival, end=clock())
 
@@ -99,10 +118,18 @@ def _see(data: str, timing: _Timing, now: float) -> None:
     event = json.loads(data)
     if "error" in event:
         timing.error = f"error in the stream: {str(event['error'].get('message'))[:120]}"
-    if any(choice.get("delta", {}).get("content") for choice in event.get("choices") or ()):
+    if any(_piece_of(choice, timing) for choice in event.get("choices") or ()):
         timing.chunk_times.append(now)
-    if event.get("usage"):
-        timing.usage = event["usage"]
+    if usage := event.get("usage"):
+        timing.usage = {name: int(usage.get(name) or 0) for name in ("prompt_tokens", "completion_tokens")}
+
+
+def _piece_of(choice: dict[str, Any], timing: _Timing) -> bool:
+    """Whether a token came. Reasoning is generated too, though no next turn repeats it."""
+    delta = choice.get("delta") or {}
+    if content := delta.get("content"):
+        timing.pieces.append(content)
+    return bool(content or delta.get("reasoning_content") or delta.get("reasoning"))
 
 
 def _record(planned: PlannedRequest, timing: _Timing, outcome: Outcome, *, arrival: float, end: float) -> RequestRecord:
@@ -115,11 +142,20 @@ def _record(planned: PlannedRequest, timing: _Timing, outcome: Outcome, *, arriv
         end=end,
         first_token=timing.chunk_times[0] if timing.chunk_times else None,
         last_token=timing.chunk_times[-1] if timing.chunk_times else None,
-        prompt_tokens=int(usage.get("prompt_tokens", 0)),
-        output_tokens=int(usage.get("completion_tokens", 0)),
+        prompt_tokens=usage.get("prompt_tokens", 0),
+        output_tokens=usage.get("completion_tokens", 0),
         chunk_times=tuple(timing.chunk_times),
         error=timing.error,
+        text="".join(timing.pieces),
     )
+
+
+def _is_url(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _message_of(response: httpx2.Response) -> str:
@@ -136,4 +172,8 @@ def _in_words(error: Exception) -> str:
         return "the server did not answer in time"
     if isinstance(error, json.JSONDecodeError):
         return "the stream holds an event that is no JSON"
+    if isinstance(error, httpx2.InvalidURL):
+        return "the URL is none that can be asked"
+    if isinstance(error, MALFORMED):
+        return "the stream holds an event that is not of OpenAI's shape"
     return f"the connection broke off ({type(error).__name__})"

@@ -13,7 +13,7 @@ class Outcome(StrEnum):
     FAILED = "failed"
     """Refused, broke off, sent no usage, or could not be reached."""
     CANCELLED = "cancelled"
-    """The run was stopped, or its time was over."""
+    """The run was stopped, its time was over, or an earlier turn of the conversation was not answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,8 @@ class RequestRecord:
     chunk_times: tuple[float, ...] = ()
     """When each chunk with text came."""
     error: str | None = None
+    text: str = ""
+    """The answer, for the next turn of the conversation."""
 
     @property
     def ttft(self) -> float | None:
@@ -61,8 +63,11 @@ class RequestRecord:
 
     @property
     def tpot(self) -> float | None:
-        """Time per output token after the first: (E2E - TTFT) / (N - 1); None for a single token."""
-        if self.ttft is None or self.output_tokens < 2:
+        """Time per output token after the first: (E2E - TTFT) / (N - 1).
+
+        None for a single token, and for an answer that came in one piece: it shows no time between tokens.
+        """
+        if self.ttft is None or self.output_tokens < 2 or len(self.chunk_times) < 2:
             return None
         return (self.e2e - self.ttft) / (self.output_tokens - 1)
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
-from myserve_ui.core.memory_report import MemoryReport
-
-EXPANDED_FORMATS = frozenset({"nf4", "fp4"})
-"""Formats that some kernels write out as full numbers before the product, and then read again."""
+from myserve_ui.core.model_info import ModelInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +17,17 @@ class MachineSpeed:
     bytes_per_s: float
     """Read from memory, over a buffer far larger than the last cache."""
     flops_per_s: float
-    """Of a large product in `dtype`."""
+    """Of a large product in `dtype`; infinite where it is not known, so that only reading counts."""
     device: str
     dtype: str
+
+    def quicker(self, other: MachineSpeed) -> MachineSpeed:
+        """The better of both for each speed: the other measurement was disturbed."""
+        return replace(
+            self,
+            bytes_per_s=max(self.bytes_per_s, other.bytes_per_s),
+            flops_per_s=max(self.flops_per_s, other.flops_per_s),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +35,7 @@ class ModelCost:
     """What a step of one (model, precision) has to do."""
 
     bytes_per_step: int
-    """Moved for the weights, however many sequences decode; see `count_weight_traffic`."""
+    """Moved for the weights, however many sequences decode; see core/memory_report."""
     num_parameters: int
     kv_bytes_per_token: int
 
@@ -55,22 +61,6 @@ class DecodeBound:
     @property
     def is_bound_by_memory(self) -> bool:
         return self.memory_seconds >= self.compute_seconds
-
-
-def count_weight_traffic(memory: MemoryReport, *, expanded_itemsize: int | None = None) -> int:
-    """Bytes that a step moves for the weights.
-
-    Every byte once, but for an embedding that is only looked up. With `expanded_itemsize` (bytes of a number of the
-    compute dtype) 4-bit weights of bitsandbytes are first written out in it and then read again.
-    """
-    total = 0
-    for group in memory.groups:
-        if group.pattern == memory.lookup:
-            continue
-        total += group.weight_bytes
-        if expanded_itemsize is not None and group.format in EXPANDED_FORMATS:
-            total += 2 * group.num_parameters * expanded_itemsize
-    return total
 
 
 def predict_decode(machine: MachineSpeed, cost: ModelCost, *, batch: int, context: int) -> DecodeBound:
@@ -100,19 +90,54 @@ def count_sequences_that_fit(free_bytes: int, kv_bytes_per_token: int, length: i
     return max(0, free_bytes) // (kv_bytes_per_token * length)
 
 
+@dataclass(frozen=True, slots=True)
+class ModelRoofline:
+    """One model on one machine."""
+
+    machine: MachineSpeed
+    cost: ModelCost
+    weight_bytes: int
+
+    def share_reached(self, row: Mapping[str, Any]) -> float | None:
+        """Bound over measured time of a token, both at what `row` had on average: sequences that decoded, and context.
+
+        None where nothing was decoded.
+        """
+        if row["tpot_ms"] is None or not row["completed"]:
+            return None
+        batch = max(1, round(row["decoding"]))
+        context = round((row["prompt_tokens"] + row["output_tokens"] / 2) / row["completed"])
+        bound = predict_decode(self.machine, self.cost, batch=batch, context=context)
+        return 1000 * bound.seconds / float(row["tpot_ms"]["p50"]) if row["tpot_ms"]["p50"] else None
+
+    def document(self, points: Iterable[tuple[int, int]]) -> dict[str, Any]:
+        """The `roofline` document over (batch, context) points."""
+        return write_roofline(self.machine, self.cost, points, weight_bytes=self.weight_bytes)
+
+
+def find_cost(info: ModelInfo) -> ModelCost | None:
+    """What a step of a loaded model moves and multiplies; None while that is not known."""
+    if not info.bytes_per_step or not info.num_parameters or not info.kv_bytes_per_token:
+        return None
+    return ModelCost(info.bytes_per_step, info.num_parameters, info.kv_bytes_per_token)
+
+
 def write_roofline(
     machine: MachineSpeed, cost: ModelCost, points: Iterable[tuple[int, int]], *, weight_bytes: int
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """The `roofline` document over (batch, context) points; milliseconds in `bound_ms`."""
     bounds = [predict_decode(machine, cost, batch=batch, context=context) for batch, context in points]
     return {
+        "kind": "roofline",
         "device": machine.device,
         "dtype": machine.dtype,
         "bandwidth_bytes_per_s": machine.bytes_per_s,
-        "flops_per_s": machine.flops_per_s,
+        "flops_per_s": machine.flops_per_s if math.isfinite(machine.flops_per_s) else None,
         "weight_bytes": weight_bytes,
         "bytes_per_step": cost.bytes_per_step,
+        "num_parameters": cost.num_parameters,
         "kv_bytes_per_token": cost.kv_bytes_per_token,
+        "crossing_batch": find_crossing_batch(machine, cost),
         "rows": [
             {
                 "batch": bound.batch,

@@ -1,22 +1,23 @@
-"""Runs a workload against a server: warm-up, then so many at once or by the clock, until done or out of time."""
+"""Runs one load against one server: warm-up, then each request in its turn, until done or out of time."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
 import httpx2
 
 from myserve_ui.bench.client import Target, send
+from myserve_ui.bench.loads import Arrival, ClosedLoop, Load, OpenLoop, Ramp
 from myserve_ui.bench.records import Outcome, RequestRecord
-from myserve_ui.bench.workload import ClosedLoop, Load, PlannedRequest, Workload
+from myserve_ui.bench.workload import PlannedRequest, Workload
 
 REQUEST_TIMEOUT = 600.0
 WARM_UP_REQUESTS = 2
-"""For each place of a closed loop, at least; an open loop warms up with twice as many in all."""
+"""At least; a closed loop warms up with a request for each of its places."""
 PROGRESS_INTERVAL = 0.5
 
 
@@ -28,24 +29,44 @@ class RunPlan:
     workload: Workload
     load: Load
     time_limit: float = 600.0
-    """Seconds; what is unfinished then is cancelled and counted as such."""
+    """Seconds with the warm-up; what is unfinished then is cancelled and counted as such."""
     warm_up: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class RunProgress:
-    """How far a run is; the last one has every record."""
+    """How far a run is."""
 
     done: int
     total: int
     seconds: float
+    records: tuple[RequestRecord, ...] = ()
+    """What has ended so far; of the last step every request, in order. A warm-up has none."""
     is_warm_up: bool = False
-    records: tuple[RequestRecord, ...] | None = None
+    is_last: bool = False
 
     @property
     def seconds_left(self) -> float | None:
         """By the pace so far; None before anything is done."""
         return self.seconds / self.done * (self.total - self.done) if self.done else None
+
+
+class _Places:
+    """How many conversations are on their way; one task waits for a place."""
+
+    def __init__(self) -> None:
+        self._taken = 0
+        self._freed = asyncio.Event()
+
+    async def take(self, limit: int | None) -> None:
+        while limit is not None and self._taken >= limit:
+            self._freed.clear()
+            await self._freed.wait()
+        self._taken += 1
+
+    def free(self) -> None:
+        self._taken -= 1
+        self._freed.set()
 
 
 @dataclass(slots=True)
@@ -54,10 +75,27 @@ class _Run:
     requests: list[PlannedRequest]
     client: httpx2.AsyncClient
     clock: Callable[[], float]
+    deadline: float
     started: float
     records: list[RequestRecord] = field(default_factory=list)
 
-    async def request(self, planned: PlannedRequest, arrival: float) -> None:
+    def conversations(self) -> Iterator[list[PlannedRequest]]:
+        size = self.plan.workload.turns
+        for first in range(0, len(self.requests), size):
+            yield self.requests[first : first + size]
+
+    async def converse(self, turns: list[PlannedRequest], arrival: float) -> None:
+        """Each turn with what was really answered before it; the first that fails ends the conversation."""
+        history: tuple[tuple[str, str], ...] = ()
+        for turn in turns:
+            asked = replace(turn, messages=history + turn.messages)
+            record = await self.request(asked, arrival)
+            if record.outcome is not Outcome.COMPLETED:
+                return
+            history = (*asked.messages, ("assistant", record.text))
+            arrival = self.clock()
+
+    async def request(self, planned: PlannedRequest, arrival: float) -> RequestRecord:
         sent = self.clock()
         try:
             record = await send(self.client, self.plan.target, planned, arrival=arrival, clock=self.clock)
@@ -65,6 +103,7 @@ class _Run:
             self.records.append(RequestRecord(planned.index, arrival, sent, Outcome.CANCELLED, self.clock()))
             raise
         self.records.append(record)
+        return record
 
 
 async def run_benchmark(
@@ -79,32 +118,34 @@ async def run_benchmark(
     """
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=64)
     timeout = httpx2.Timeout(REQUEST_TIMEOUT, connect=10.0)
+    deadline = clock() + plan.time_limit
     async with httpx2.AsyncClient(transport=transport, limits=limits, timeout=timeout, trust_env=False) as client:
         if plan.warm_up:
             warm = _warm_up_of(plan)
             requests = warm.workload.plan(warm.load, salt="/warm")
-            async with aclosing(_drive(_Run(warm, requests, client, clock, clock()))) as steps:
+            async with aclosing(_drive(_Run(warm, requests, client, clock, deadline, clock()))) as steps:
                 async for progress in steps:
-                    yield replace(progress, is_warm_up=True, records=None)
-        run = _Run(plan, plan.workload.plan(plan.load), client, clock, clock())
+                    yield replace(progress, is_warm_up=True, is_last=False, records=())
+        run = _Run(plan, plan.workload.plan(plan.load), client, clock, deadline, clock())
         async with aclosing(_drive(run)) as steps:
             async for progress in steps:
                 yield progress
 
 
 def _warm_up_of(plan: RunPlan) -> RunPlan:
-    places = plan.load.concurrency if isinstance(plan.load, ClosedLoop) else 1
+    first = plan.load.steps[0] if isinstance(plan.load, Ramp) else plan.load
+    places = 1 if isinstance(first, OpenLoop) else first.concurrency
     count = min(max(places, WARM_UP_REQUESTS), plan.workload.num_requests)
-    return replace(plan, workload=replace(plan.workload, num_requests=count), load=ClosedLoop(places))
+    return replace(plan, workload=replace(plan.workload, num_requests=count, turns=1), load=ClosedLoop(places))
 
 
 async def _drive(run: _Run) -> AsyncGenerator[RunProgress, None]:
-    work = asyncio.create_task(_closed_loop(run) if isinstance(run.plan.load, ClosedLoop) else _open_loop(run))
-    total, deadline = len(run.requests), run.started + run.plan.time_limit
+    work = asyncio.create_task(_send_all(run))
+    total = len(run.requests)
     try:
-        while not work.done() and run.clock() < deadline:
-            yield RunProgress(len(run.records), total, run.clock() - run.started)
-            await asyncio.wait({work}, timeout=min(PROGRESS_INTERVAL, max(deadline - run.clock(), 0.0)))
+        while not work.done() and run.clock() < run.deadline:
+            yield RunProgress(len(run.records), total, run.clock() - run.started, tuple(run.records))
+            await asyncio.wait({work}, timeout=min(PROGRESS_INTERVAL, max(run.deadline - run.clock(), 0.0)))
     finally:
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
@@ -112,34 +153,23 @@ async def _drive(run: _Run) -> AsyncGenerator[RunProgress, None]:
         raise error
     _note_unsent(run)
     ordered = tuple(sorted(run.records, key=lambda record: record.index))
-    yield RunProgress(total, total, run.clock() - run.started, records=ordered)
+    yield RunProgress(total, total, run.clock() - run.started, ordered, is_last=True)
 
 
-async def _closed_loop(run: _Run) -> None:
-    """So many workers, each with one request at a time."""
-    assert isinstance(run.plan.load, ClosedLoop)
-    waiting = iter(run.requests)
-
-    async def work() -> None:
-        for planned in waiting:
-            await run.request(planned, run.clock())
-
+async def _send_all(run: _Run) -> None:
+    """Each conversation when its moment has come and there is a place for it."""
+    places = _Places()
     async with asyncio.TaskGroup() as group:
-        for _ in range(min(run.plan.load.concurrency, len(run.requests))):
-            group.create_task(work())
-
-
-async def _open_loop(run: _Run) -> None:
-    """Each request at its planned moment, whoever is still on the way."""
-    async with asyncio.TaskGroup() as group:
-        for planned in run.requests:
-            arrival = run.started + (planned.offset or 0.0)
+        for turns in run.conversations():
+            planned = turns[0].arrival or Arrival(None, None)
+            await places.take(planned.places)
+            arrival = run.clock() if planned.offset is None else run.started + planned.offset
             await asyncio.sleep(max(arrival - run.clock(), 0.0))
-            group.create_task(run.request(planned, arrival))
+            group.create_task(run.converse(turns, arrival)).add_done_callback(lambda _task: places.free())
 
 
 def _note_unsent(run: _Run) -> None:
-    """What the time limit kept from being sent is cancelled too, so that the counts add up."""
+    """What was kept from being sent is cancelled too, so that the counts add up."""
     seen = {record.index for record in run.records}
     now = run.clock()
     run.records += [

@@ -1,13 +1,14 @@
-"""The numbers of one run, from its requests' raw times. Formulas: docs/metrics, percentiles by nearest rank."""
+"""The numbers of one run, from its requests' raw times. Percentiles are by nearest rank."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 
 from myserve_ui.bench.records import Outcome, RequestRecord
+from myserve_ui.errors import InvalidRequestError
 
 SHARES = {"p50": 50, "p90": 90, "p95": 95, "p99": 99}
 FEW = 100
@@ -31,6 +32,30 @@ def interactive_limits() -> Limits:
 def server_limits() -> Limits:
     """What a busy server may take: 2 s and 100 ms."""
     return Limits(2.0, 0.1)
+
+
+def parse_limits(text: str) -> Limits:
+    """ "interactive", "server", or milliseconds of TTFT, TPOT and E2E: "500,30,-". Raises InvalidRequestError."""
+    named = {"interactive": interactive_limits, "server": server_limits}
+    if text in named:
+        return named[text]()
+    try:
+        values = [None if word.strip() in ("-", "") else float(word) / 1000 for word in text.split(",")]
+    except ValueError:
+        values = []
+    if not 1 <= len(values) <= 3 or not all(value is None or 0 < value < math.inf for value in values):
+        raise InvalidRequestError(
+            f"limits are interactive, server, or milliseconds such as 500,30,- ; got {text[:40]!r}.", param="limits"
+        )
+    return Limits(*[*values, None, None, None][:3])
+
+
+def write_limits(limits: Mapping[str, float | None]) -> str:
+    """As `parse_limits` reads them."""
+    for name, known in (("server", server_limits()), ("interactive", interactive_limits())):
+        if asdict(known) == dict(limits):
+            return name
+    return ",".join("-" if (value := limits.get(n)) is None else f"{1000 * value:g}" for n in ("ttft", "tpot", "e2e"))
 
 
 def nearest_rank(values: Sequence[float], percent: int) -> float:
@@ -65,6 +90,7 @@ def summarise(records: Sequence[RequestRecord], limits: Limits | None = None) ->
         "requests": len(records),
         **{outcome.value: outcomes[outcome] for outcome in Outcome},
         "seconds": seconds,
+        "decoding": _mean_decoding(completed, seconds),
         "output_tokens": output_tokens,
         "prompt_tokens": prompt_tokens,
         "output_throughput": _rate(output_tokens, seconds),
@@ -89,6 +115,11 @@ def is_good(record: RequestRecord, limits: Limits) -> bool:
 def _duration(records: Sequence[RequestRecord]) -> float:
     """From the first send to the last end."""
     return max(record.end for record in records) - min(record.sent for record in records) if records else 0.0
+
+
+def _mean_decoding(completed: Sequence[RequestRecord], seconds: float) -> float:
+    """Answers that were being written at a time, on average."""
+    return sum(record.e2e - (record.ttft or 0.0) for record in completed) / seconds if seconds > 0 else 0.0
 
 
 def _rate(count: int, seconds: float) -> float:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from myserve_ui.bench.loads import Arrival, Load, load_words, plan_arrivals
 from myserve_ui.errors import InvalidRequestError
 
 WORDS = (
@@ -16,7 +17,7 @@ WORDS = (
     *("market", "bridge", "letter", "morning", "forest", "signal", "pocket", "harbour", "number", "violet", "candle"),
     *("sister", "wagon", "mirror", "thunder", "basket", "orange", "needle"),
 )
-MAX_CONCURRENCY, MAX_REQUESTS, MAX_RATE = 1024, 100_000, 10_000.0
+MAX_REQUESTS, MAX_TURNS, MAX_LENGTH = 100_000, 64, 1_000_000
 WORDS_PER_TOKEN = 1.0
 """Common English words are a token each for most vocabularies; what was sent is read from the server's usage."""
 
@@ -28,6 +29,9 @@ class Lengths:
     low: int
     high: int
 
+    def __str__(self) -> str:
+        return str(self.low) if self.low == self.high else f"{self.low}:{self.high}"
+
     def draw(self, generator: random.Random) -> int:
         return generator.randint(self.low, self.high)
 
@@ -36,43 +40,10 @@ class Lengths:
 class PlannedRequest:
     index: int
     messages: tuple[tuple[str, str], ...]
-    """(role, content)"""
+    """(role, content); of a later turn what is new, which follows the turns before and their real answers."""
     max_tokens: int
-    offset: float | None = None
-    """Seconds after the start at which it is sent; None: as soon as there is a place (closed loop)."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClosedLoop:
-    """So many at once: a new request goes out when one comes back."""
-
-    concurrency: int
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.concurrency <= MAX_CONCURRENCY:
-            raise InvalidRequestError(
-                f"concurrency must be in [1, {MAX_CONCURRENCY}], got {self.concurrency}.", param="concurrency"
-            )
-
-
-@dataclass(frozen=True, slots=True)
-class OpenLoop:
-    """Arrivals that wait for nobody: gaps ~ Gamma(shape b, scale 1/(rate b)); b = 1 is Poisson, larger is steadier."""
-
-    rate: float
-    """Requests a second."""
-    burstiness: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not 0 < self.rate <= MAX_RATE:
-            raise InvalidRequestError(
-                f"rate must be in (0, {MAX_RATE:g}] requests a second, got {self.rate}.", param="rate"
-            )
-        if not self.burstiness > 0:
-            raise InvalidRequestError(f"burstiness must be above 0, got {self.burstiness}.", param="burstiness")
-
-
-Load = ClosedLoop | OpenLoop
+    arrival: Arrival | None = None
+    """None for a later turn: it goes out when the one before it is answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +55,9 @@ class Workload:
     output_tokens: Lengths = field(default_factory=lambda: Lengths(32, 32))
     prompts: tuple[str, ...] = ()
     shared_prefix_tokens: int = 0
-    """So many words that every prompt begins with, as a system prompt would."""
+    """So many words that every conversation begins with, as a system prompt would."""
+    turns: int = 1
+    """Requests of one conversation; each carries the turns before it and their real answers."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -92,23 +65,35 @@ class Workload:
             raise InvalidRequestError(
                 f"requests must be in [1, {MAX_REQUESTS}], got {self.num_requests}.", param="requests"
             )
+        if not 1 <= self.turns <= MAX_TURNS:
+            raise InvalidRequestError(f"turns must be in [1, {MAX_TURNS}], got {self.turns}.", param="turns")
+        if not 0 <= self.shared_prefix_tokens <= MAX_LENGTH:
+            raise InvalidRequestError(
+                f"shared_prefix must be in [0, {MAX_LENGTH}] tokens, got {self.shared_prefix_tokens}.",
+                param="shared_prefix",
+            )
         for name, lengths in (("input_len", self.prompt_tokens), ("output_len", self.output_tokens)):
-            if not 1 <= lengths.low <= lengths.high:
+            if not 1 <= lengths.low <= lengths.high <= MAX_LENGTH:
                 raise InvalidRequestError(
-                    f"{name} must be a length from 1 on, or low:high, got {lengths.low}:{lengths.high}.", param=name
+                    f"{name} must be a length in [1, {MAX_LENGTH}], or low:high, got {lengths.low}:{lengths.high}.",
+                    param=name,
                 )
 
     def plan(self, load: Load, *, salt: str = "") -> list[PlannedRequest]:
-        """The requests in the order of their arrival. Equal seeds plan alike; `salt` makes other prompts of them."""
-        generator = random.Random(f"{self.seed}{salt}")
-        offsets = _offsets(load, random.Random(f"{self.seed}/arrivals"))
+        """The requests in the order of their arrival, turns of a conversation side by side.
+
+        Equal seeds plan alike. Another load, or a `salt`, makes other prompts: what a server kept must not help it.
+        """
+        generator = random.Random(f"{self.seed}/{load_words(load)}{salt}")
+        count = -(-self.num_requests // self.turns)
+        arrivals = plan_arrivals(load, count, random.Random(f"{self.seed}/arrivals"))
         prefix = " ".join(random.Random(f"{self.seed}/prefix").choices(WORDS, k=self.shared_prefix_tokens))
         return [
             PlannedRequest(
                 index,
-                (("user", f"{prefix} {self._prompt(index, generator)}".strip()),),
+                (("user", f"{'' if index % self.turns else prefix} {self._prompt(index, generator)}".strip()),),
                 self.output_tokens.draw(generator),
-                next(offsets),
+                next(arrivals) if index % self.turns == 0 else None,
             )
             for index in range(self.num_requests)
         ]
@@ -160,13 +145,3 @@ def _first_turn(entry: Any) -> str:
     first = turns[0] if turns else {}
     value = first.get("value", "") if isinstance(first, dict) else ""
     return value if isinstance(value, str) else ""
-
-
-def _offsets(load: Load, generator: random.Random) -> Iterator[float | None]:
-    if isinstance(load, ClosedLoop):
-        while True:
-            yield None
-    time = 0.0
-    while True:
-        yield time
-        time += generator.gammavariate(load.burstiness, 1 / (load.rate * load.burstiness))

@@ -6,12 +6,10 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
+from myserve_ui.cli.parsing import make_parser
 from myserve_ui.errors import InvalidRequestError
 from myserve_ui.evaluation.windows import DEFAULT_STRIDE, DEFAULT_WINDOW
-
-SETTINGS_HELP = "Any setting of app.py may follow too, such as --model or --threads."
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +27,6 @@ class ReportArguments:
     settings: tuple[str, ...]
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise InvalidRequestError(f"{message[0].upper()}{message[1:]}. --help lists what can be said.")
-
-
 def read_fidelity_arguments(arguments: Sequence[str]) -> ReportArguments:
     """Raises InvalidRequestError for what cannot be understood; --help prints and exits."""
     parser = _report_parser("fidelity", "What a cheaper precision costs on a text, as one JSON document.")
@@ -49,9 +42,7 @@ def read_perplexity_arguments(arguments: Sequence[str]) -> ReportArguments:
 
 
 def _report_parser(name: str, description: str) -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog=f"python -m myserve_ui {name}", description=description, epilog=SETTINGS_HELP, allow_abbrev=False
-    )
+    parser = make_parser(name, description)
     parser.add_argument("--text", metavar="FILE", help="UTF-8 text; default: the held-out text of this project")
     parser.add_argument("--window", type=int, default=DEFAULT_WINDOW, help="tokens in a window (%(default)s)")
     parser.add_argument("--stride", type=int, default=DEFAULT_STRIDE, help="new tokens in each window (%(default)s)")

@@ -14,18 +14,22 @@ from myserve_ui.errors import InvalidRequestError, MyServeError, SettingsError
 from myserve_ui.settings import prepare_environment, read_settings
 
 HELD_OUT_TEXT = Path(__file__).resolve().parents[2] / "assets" / "held_out.txt"
-FAILED, MISUSED = 1, 2
+FAILED, MISUSED, STOPPED = 1, 2, 130
+CHOICES = "fidelity, perplexity, bench, roofline or selftest"
 USAGE = (
     "python -m myserve_ui COMMAND\n"
     "  fidelity    what a cheaper precision costs on a text\n"
     "  perplexity  perplexity of one model on a text\n"
+    "  bench       how fast, for how many, how far from the machine's limit; --rivals: compared with what\n"
+    "  roofline    what a decode step takes at least, here or on any device\n"
+    "  rival       serves a baseline for bench --rivals\n"
     "  selftest    does the engine say what plain generate says?\n"
     "Each lists its options with --help."
 )
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a command; the process's exit code: 0 done, 1 failed, 2 not understood. An error is one sentence."""
+    """Run a command; the process's exit code: 0 done, 1 failed, 2 not understood, 130 stopped. Errors are sentences."""
     name, *rest = arguments or ("",)
     try:
         return _run(name, rest)
@@ -35,6 +39,9 @@ def main(arguments: Sequence[str]) -> int:
     except MyServeError as error:
         tell(error.message)
         return FAILED
+    except KeyboardInterrupt:
+        tell("stopped")
+        return STOPPED
 
 
 def tell(message: str) -> None:
@@ -49,12 +56,18 @@ def _run(name: str, arguments: list[str]) -> int:
         _report(read_fidelity_arguments(arguments), "report")
     elif name == "perplexity":
         _report(read_perplexity_arguments(arguments), "perplexity")
+    elif name == "bench":
+        _bench(arguments)
+    elif name == "roofline":
+        _roofline(arguments)
+    elif name == "rival":
+        _rival(arguments)
     elif name == "selftest":
         from myserve_ui.selftest import main as selftest  # late, as below
 
         return selftest(arguments)
     else:
-        raise InvalidRequestError(f"There is no command {name[:40]!r}; choose fidelity, perplexity or selftest.")
+        raise InvalidRequestError(f"There is no command {name[:40]!r}; choose {CHOICES}.")
     return 0
 
 
@@ -69,6 +82,52 @@ def _report(asked: ReportArguments, kind: str) -> None:
 
     document = asyncio.run(make_report(build_services(settings), getattr(Comparisons, kind), asked, text, tell))
     _deliver(document, asked.json)
+
+
+def _bench(arguments: list[str]) -> None:
+    from myserve_ui.cli.bench_arguments import read_bench_arguments
+
+    asked = read_bench_arguments(arguments)
+    settings = read_settings(asked.settings)
+    prepare_environment()
+    from myserve_ui.cli.bench_command import run_bench
+    from myserve_ui.cli.rivals_command import run_rivals, scenarios_of
+    from myserve_ui.cli.terminal import make_console, run_until_stopped
+
+    if asked.options.rivals:
+        scenarios = scenarios_of(asked)
+        document = run_until_stopped(run_rivals(asked, settings, make_console(), scenarios=scenarios))
+        _deliver(document, asked.options.json)
+    else:
+        run_bench(asked, settings, make_console(), lambda found: _deliver(found, asked.options.json))
+
+
+def _roofline(arguments: list[str]) -> None:
+    from myserve_ui.cli.roofline_command import calculate, measure, read_roofline_arguments, show
+    from myserve_ui.cli.terminal import make_console
+
+    options, rest = read_roofline_arguments(arguments)
+    console = make_console()
+    if options.calculate:
+        document = calculate(options, rest)
+    else:
+        prepare_environment()
+        settings = read_settings(rest)
+        from myserve_ui.server.service_builder import build_services
+
+        services = build_services(settings)
+        document = measure(services.benchmarks, services.chat, console)
+    show(document, console)
+    _deliver(document, options.json)
+
+
+def _rival(arguments: list[str]) -> None:
+    kind, *rest = arguments or ("",)
+    prepare_environment()
+    settings = read_settings(rest)
+    from myserve_ui.server.rival_app import serve_rival
+
+    serve_rival(kind, settings, lambda line: print(line, flush=True))
 
 
 def _deliver(document: dict[str, Any], path: str | None) -> None:

@@ -8,6 +8,10 @@ QUANTIZED_FORMATS = frozenset({"nf4", "fp4", "int4", "int8"})
 """Formats below the checkpoint's own; every other format is the name of a dtype."""
 
 
+EXPANDED_FORMATS = frozenset({"nf4", "fp4"})
+"""Formats that some kernels write out as full numbers before the product, and then read again."""
+
+
 @dataclass(frozen=True, slots=True)
 class WeightGroup:
     """Tensors of one name in every layer, such as the query weights."""
@@ -78,3 +82,19 @@ class MemoryReport:
         for group in self.groups:
             totals[group.format] = totals.get(group.format, 0) + group.weight_bytes
         return totals
+
+
+def count_weight_traffic(memory: MemoryReport, *, expanded_itemsize: int | None = None) -> int:
+    """Bytes that a step moves for the weights.
+
+    Every byte once, but for an embedding that is only looked up. With `expanded_itemsize` (bytes of a number of the
+    compute dtype) 4-bit weights of bitsandbytes are first written out in it and then read again.
+    """
+    total = 0
+    for group in memory.groups:
+        if group.pattern == memory.lookup:
+            continue
+        total += group.weight_bytes
+        if expanded_itemsize is not None and group.format in EXPANDED_FORMATS:
+            total += 2 * group.num_parameters * expanded_itemsize
+    return total

@@ -34,6 +34,8 @@ class ModelInfo:
     weight_bytes: int | None = None
     """Every parameter, buffer and quantisation state; tied tensors once."""
     kv_bytes_per_token: int | None = None
+    bytes_per_step: int | None = None
+    """Moved for the weights by one step, however many sequences decode."""
     has_chat_template: bool | None = None
     takes_tools: bool | None = None
     """Whether its chats may offer functions to call."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import platform
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import torch
 
-from myserve_ui import __version__
+from myserve_ui.core.versions import describe_versions
 
 PACKAGES = ("torch", "transformers", "bitsandbytes")
 
@@ -19,7 +18,7 @@ def describe_circumstances() -> dict[str, Any]:
     """Facts for a JSON document; no name of the machine and no path on it."""
     return {
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": {"myserve_ui": __version__, "python": platform.python_version(), **_package_versions()},
+        "versions": describe_versions(PACKAGES),
         "machine": {
             "system": platform.system(),
             "processor": platform.machine(),
@@ -40,14 +39,3 @@ def find_peak_bytes(device: torch.device) -> int | None:
         return None
     unit = 1 if platform.system() == "Darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
-def _package_versions() -> dict[str, str]:
-    return {name: found for name in PACKAGES if (found := _version(name)) is not None}
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from typing import Any
 
+from myserve_ui.core.document_shape import FLAG, NUMBER, TEXT, check_shape, read_json
 from myserve_ui.errors import InvalidRequestError
 
 WAY_OUT = "Choose a JSON file that this page or the command line saved."
 MAX_BYTES = 32 * 2**20
-LARGEST = 1e300
-"""No number of a report is larger, and whole numbers that are cannot be reckoned with."""
-
-NUMBER, TEXT, FLAG = "number", "text", "flag"
-SCALARS = {TEXT: str, FLAG: bool}
 
 ESTIMATE = {"value": NUMBER, "se": NUMBER}
 MEAN = {"mean": NUMBER, "se": NUMBER}
@@ -52,51 +46,8 @@ FIDELITY: dict[str, Any] = {
 
 def read_fidelity(data: bytes | str) -> dict[str, Any]:
     """A saved fidelity report. Raises InvalidRequestError that says what is wrong and names the place."""
-    document = _read_json(data)
+    document = read_json(data, max_bytes=MAX_BYTES, way_out=WAY_OUT)
     if not isinstance(document, dict) or document.get("kind") != "fidelity":
         raise InvalidRequestError(f"The file is JSON, but no fidelity report. {WAY_OUT}")
-    _check(document, FIDELITY, "")
+    check_shape(document, FIDELITY, name="report", way_out=WAY_OUT)
     return document
-
-
-def _read_json(data: bytes | str) -> Any:
-    if len(data) > MAX_BYTES:
-        raise InvalidRequestError(f"The file has {len(data)} bytes and may have {MAX_BYTES}. {WAY_OUT}")
-    try:
-        return json.loads(data, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
-        raise InvalidRequestError(f"The file is not JSON. {WAY_OUT}") from None
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(name)
-
-
-def _check(value: Any, shape: Any, place: str) -> None:
-    """Compare `value` with `shape`; anything that differs is named by its place, such as kld.mean."""
-    if isinstance(shape, str):
-        if not _is_scalar(value, shape):
-            raise InvalidRequestError(f"The report's {place} should be a {shape}. {WAY_OUT}")
-    elif isinstance(shape, list):
-        if not isinstance(value, list):
-            raise InvalidRequestError(f"The report's {place} should be a list. {WAY_OUT}")
-        for index, item in enumerate(value):
-            _check(item, shape[0], f"{place}[{index}]")
-    else:
-        _check_keys(value, shape, place)
-
-
-def _check_keys(value: Any, shape: Mapping[str, Any], place: str) -> None:
-    if not isinstance(value, dict):
-        raise InvalidRequestError(f"The report's {place} should be an object. {WAY_OUT}")
-    for key, inner in shape.items():
-        path = f"{place}.{key}" if place else key
-        if key not in value:
-            raise InvalidRequestError(f"The report has no {path}. {WAY_OUT}")
-        _check(value[key], inner, path)
-
-
-def _is_scalar(value: Any, kind: str) -> bool:
-    if kind != NUMBER:
-        return isinstance(value, SCALARS[kind])
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST

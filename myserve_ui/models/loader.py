@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
+from myserve_ui.core.memory_report import count_weight_traffic
 from myserve_ui.core.model_info import LoadState
 from myserve_ui.errors import ModelLoadError, PrecisionUnavailableError
 from myserve_ui.models.catalog import CatalogEntry, ModelSource, SourceKind
@@ -28,7 +29,12 @@ from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.models.memory import count_kv_bytes_per_token, measure_memory
 from myserve_ui.models.placement import check_room, choose_device_map
 from myserve_ui.models.progress import OnProgress, ignore_progress
-from myserve_ui.models.quantization import dtype_to_read, quantization_config, settle_4bit_layers
+from myserve_ui.models.quantization import (
+    dtype_to_read,
+    expanded_itemsize,
+    quantization_config,
+    settle_4bit_layers,
+)
 from myserve_ui.models.quiet import quiet_libraries
 from myserve_ui.models.tokenizer import HuggingFaceTokenizer
 
@@ -62,7 +68,7 @@ def load_model(entry: CatalogEntry, *, options: LoadOptions, on_progress: OnProg
     with explain_load_errors(name):
         device = resolve_device(options.device)
         template = None if options.chat_template is None else read_chat_template(options.chat_template)
-        folder = _fetch(entry.source, options, on_progress)
+        folder = fetch_model(entry.source, options, on_progress)
         checkpoint = read_checkpoint(folder, name, trust_remote_code=options.trust_remote_code)
         on_progress(READING, None)
         tokenizer = _load_tokenizer(checkpoint, options, template)
@@ -71,8 +77,8 @@ def load_model(entry: CatalogEntry, *, options: LoadOptions, on_progress: OnProg
         return _describe(entry, model, tokenizer, options, dtype=dtype)
 
 
-def _fetch(source: ModelSource, options: LoadOptions, on_progress: OnProgress) -> Path:
-    """The folder with the model's files on this machine."""
+def fetch_model(source: ModelSource, options: LoadOptions, on_progress: OnProgress = ignore_progress) -> Path:
+    """The folder with the model's files on this machine, fetched or converted if need be. Raises ModelLoadError."""
     if source.kind is SourceKind.HUB:
         return fetch_from_hub(
             source.location, options.hub, with_code=options.trust_remote_code, on_progress=on_progress
@@ -177,6 +183,7 @@ def _describe(
         context_length=context_length,
         num_parameters=memory.num_parameters,
         weight_bytes=memory.weight_bytes,
+        bytes_per_step=count_weight_traffic(memory, expanded_itemsize=expanded_itemsize(entry.precision, dtype)),
         kv_bytes_per_token=count_kv_bytes_per_token(model.config, dtype),
         has_chat_template=served_tokenizer.has_chat_template,
         takes_tools=served_tokenizer.takes_tools,

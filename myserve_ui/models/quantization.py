@@ -66,6 +66,11 @@ def dtype_to_read(precision: str, dtype: torch.dtype, *, stored: torch.dtype | N
     return stored if precision == "int4" and stored in SIXTEEN_BITS else dtype
 
 
+def expanded_itemsize(precision: str, dtype: torch.dtype) -> int | None:
+    """Bytes of each number that 4-bit weights are written out in before a product; None where the kernel reads them."""
+    return dtype.itemsize if precision == "nf4" and dtype is not torch.bfloat16 else None
+
+
 def quantization_config(precision: str, dtype: torch.dtype) -> BitsAndBytesConfig | None:
     """What to ask of bitsandbytes for `precision`; None where it has no part. Products are computed in `dtype`."""
     if precision not in ("nf4", "int8"):

@@ -45,7 +45,7 @@ def create_app(settings: Settings) -> FastAPI:
     app = FastAPI(lifespan=_life_span(service), openapi_url=None, redirect_slashes=False)
     app.state.service = service
     add_api(app, service, settings, comparisons=services.comparisons, is_browser_path=is_browser_path)
-    return mount_ui(app, service, settings, comparisons=services.comparisons)
+    return mount_ui(app, service, settings, comparisons=services.comparisons, benchmarks=services.benchmarks)
 
 
 def is_browser_path(path: str) -> bool:

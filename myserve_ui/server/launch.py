@@ -15,9 +15,8 @@ from myserve_ui.models.cache_folder import remove_own_unfinished
 from myserve_ui.server.app_server import OPEN_PAGE_SECONDS, AppServer
 from myserve_ui.server.composition import create_app
 from myserve_ui.server.log_lines import set_up_logging
+from myserve_ui.server.service_builder import WILDCARDS
 from myserve_ui.settings import Settings
-
-WILDCARDS = ("0.0.0.0", "::")
 
 
 def run_app(settings: Settings, *, announce: Callable[[str], None], complain: Callable[[str], None]) -> int:
@@ -27,7 +26,7 @@ def run_app(settings: Settings, *, announce: Callable[[str], None], complain: Ca
     """
     set_up_logging(settings.log_level)
     listener = listen(settings.host, settings.port)
-    app = create_app(settings)
+    app = create_app(settings.model_copy(update={"port": listener.getsockname()[1]}))
     server = AppServer(
         uvicorn.Config(
             app,

@@ -5,6 +5,9 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from myserve_ui.bench.benchmark_service import BenchmarkService, OwnDoor
+from myserve_ui.bench.client import NO_KEY
+from myserve_ui.bench.run_store import RUNS_FOLDER, RunStore
 from myserve_ui.evaluation.comparisons import Comparisons
 from myserve_ui.models.catalog import Catalog, CatalogEntry, ModelSource, SourceKind, build_catalog
 from myserve_ui.models.devices import bound_threads
@@ -18,7 +21,9 @@ from myserve_ui.serving.engine_builder import EngineLimits
 from myserve_ui.serving.engine_pool import EnginePool, Load
 from myserve_ui.serving.request_stream import StreamLimits
 from myserve_ui.serving.response_cache import ResponseCache
-from myserve_ui.settings import Settings
+from myserve_ui.settings import Settings, is_loopback
+
+WILDCARDS = ("0.0.0.0", "::")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +32,7 @@ class Services:
 
     chat: ChatService
     comparisons: Comparisons
+    benchmarks: BenchmarkService
 
 
 def build_services(settings: Settings) -> Services:
@@ -50,12 +56,31 @@ def build_services(settings: Settings) -> Services:
         stall_seconds=settings.stall_seconds,
         grace=settings.shutdown_grace,
     )
-    return Services(chat, Comparisons(chat, pool))
+    store = RunStore(settings.data / RUNS_FOLDER)
+    return Services(chat, Comparisons(chat, pool), BenchmarkService(chat, pool, store, own=_own_door(settings)))
+
+
+def _own_door(settings: Settings) -> OwnDoor:
+    """The address under which the app reaches itself."""
+    host = "127.0.0.1" if settings.host in WILDCARDS else settings.host.strip("[]")
+    shown = f"[{host}]" if ":" in host else host
+    key = settings.api_key[0].get_secret_value() if settings.api_key else NO_KEY
+    return OwnDoor(f"http://{shown}:{settings.port}/v1", key, measures_others=is_loopback(settings.host))
 
 
 def _model(settings: Settings) -> tuple[Catalog, Load]:
     catalog = build_catalog(model=settings.model, precision=settings.precision, device=settings.device)
-    options = LoadOptions(
+    options = load_options(settings)
+
+    def load(entry: CatalogEntry, on_progress: OnProgress) -> LoadedModel:
+        return load_model(entry, options=options, on_progress=on_progress)
+
+    return catalog, load
+
+
+def load_options(settings: Settings) -> LoadOptions:
+    """What `settings` say about loading."""
+    return LoadOptions(
         cache=settings.cache,
         dtype=settings.dtype,
         device=settings.device,
@@ -65,11 +90,6 @@ def _model(settings: Settings) -> tuple[Catalog, Load]:
         max_model_len=settings.max_model_len,
         kernels=settings.kernels,
     )
-
-    def load(entry: CatalogEntry, on_progress: OnProgress) -> LoadedModel:
-        return load_model(entry, options=options, on_progress=on_progress)
-
-    return catalog, load
 
 
 def _echo() -> tuple[Catalog, Load]:

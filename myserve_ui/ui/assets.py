@@ -7,6 +7,7 @@ from pathlib import Path
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
 STYLE = ASSETS / "style.css"
 COMPARE_STYLE = ASSETS / "compare.css"
+BENCH_STYLE = ASSETS / "bench.css"
 LOGO = ASSETS / "logo.svg"
 PAGE_SCRIPT = ASSETS / "page.js"
 EVIDENCE_SCRIPT = ASSETS / "evidence.js"

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import gradio as gr
 
+from myserve_ui.bench.benchmark_service import BenchmarkService
 from myserve_ui.evaluation.comparisons import Comparisons
 from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.settings import Settings
-from myserve_ui.ui.assets import COMPARE_STYLE, LOGO, STYLE, page_head
+from myserve_ui.ui.assets import BENCH_STYLE, COMPARE_STYLE, LOGO, STYLE, page_head
+from myserve_ui.ui.bench_endpoints import BenchEndpoints
+from myserve_ui.ui.benchmark_tab import draw_benchmark_tab
 from myserve_ui.ui.chat_tab import ChatParts, ChatTab
 from myserve_ui.ui.compare_endpoints import CompareEndpoints
 from myserve_ui.ui.compare_tab import CompareTab
@@ -54,9 +58,11 @@ EXAMPLES = (
 )
 
 
-def mount_ui(app: App, service: ChatService, settings: Settings, *, comparisons: Comparisons) -> App:
+def mount_ui(
+    app: App, service: ChatService, settings: Settings, *, comparisons: Comparisons, benchmarks: BenchmarkService
+) -> App:
     """Mount the page at "/", which takes every path that `app` does not serve yet: call it last."""
-    blocks = build_blocks(service, settings, comparisons=comparisons)
+    blocks = build_blocks(service, settings, comparisons=comparisons, benchmarks=benchmarks)
     gr.mount_gradio_app(
         app,
         blocks,
@@ -72,25 +78,38 @@ def mount_ui(app: App, service: ChatService, settings: Settings, *, comparisons:
         ssr_mode=False,
         enable_monitoring=False,
         theme=make_theme(),
-        css_paths=[STYLE, COMPARE_STYLE],
+        css_paths=[STYLE, COMPARE_STYLE, BENCH_STYLE],
         head=page_head(),
     )
     return app
 
 
-def build_blocks(service: ChatService, settings: Settings, *, comparisons: Comparisons) -> gr.Blocks:
+def build_blocks(
+    service: ChatService, settings: Settings, *, comparisons: Comparisons, benchmarks: BenchmarkService
+) -> gr.Blocks:
     """The page and its named endpoints, queue settings included, ready to be mounted."""
     with gr.Blocks(title=TITLE, analytics_enabled=False, fill_width=True, delete_cache=(3600, 3600)) as blocks:
-        _draw_page(blocks, service, comparisons, needs_key=bool(settings.api_key))
+        _draw_page(blocks, _Services(service, comparisons, benchmarks), needs_key=bool(settings.api_key))
         Endpoints(service).register()
         CompareEndpoints(comparisons).register()
+        BenchEndpoints(benchmarks).register()
     blocks.queue(default_concurrency_limit=None, max_size=EVENTS_WAITING, api_open=False)
     blocks.state_session_capacity = SESSIONS_KEPT
     _poll_less(blocks)
     return blocks
 
 
-def _draw_page(page: gr.Blocks, service: ChatService, comparisons: Comparisons, *, needs_key: bool) -> None:
+@dataclass(frozen=True, slots=True)
+class _Services:
+    """What the tabs are drawn over."""
+
+    chat: ChatService
+    comparisons: Comparisons
+    benchmarks: BenchmarkService
+
+
+def _draw_page(page: gr.Blocks, services: _Services, *, needs_key: bool) -> None:
+    service = services.chat
     model = service.model("")
     store = gr.BrowserState({}, storage_key=STORE_KEY, secret=STORE_SECRET)
     with gr.Sidebar(open=False, width=320, elem_id="sidebar"):
@@ -114,9 +133,11 @@ def _draw_page(page: gr.Blocks, service: ChatService, comparisons: Comparisons, 
                 with gr.Accordion("Use it from code", open=False, elem_id="code"):
                     scripts = gr.Markdown(elem_id="scripts")
             with gr.Tab("Compare", elem_id="compare-tab") as compare_page:
-                CompareTab(comparisons).draw()
+                CompareTab(services.comparisons).draw()
+            with gr.Tab("Benchmark", elem_id="benchmark-tab") as benchmark_page:
+                draw_benchmark_tab(services.benchmarks)
             with gr.Tab("Status", elem_id="status-tab") as status_page:
-                draw_status_tab(status_page, service, [chat_page, compare_page])
+                draw_status_tab(status_page, service, [chat_page, compare_page, benchmark_page])
     with files:
         FilesPanel(parts).draw()
     tab = ChatTab(service, parts)

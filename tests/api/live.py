@@ -17,14 +17,16 @@ from myserve_ui.settings import Settings
 
 
 @asynccontextmanager
-async def serve_door(service: ChatService, *, send_buffer: int | None = None) -> AsyncIterator[str]:
+async def serve_door(
+    service: ChatService, *, send_buffer: int | None = None, settings: Settings | None = None
+) -> AsyncIterator[str]:
     """Serve the API over `service` on a free port; gives the base URL.
 
     With `send_buffer` the system keeps about so many bytes for a reader who does not read.
     """
     app = FastAPI(openapi_url=None, redirect_slashes=False)
     comparisons = Comparisons(service, service._pool)
-    add_api(app, service, Settings(), comparisons=comparisons, is_browser_path=lambda path: path == "/")
+    add_api(app, service, settings or Settings(), comparisons=comparisons, is_browser_path=lambda path: path == "/")
     listener = socket.create_server(("127.0.0.1", 0))
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as the app itself does
     if send_buffer is not None:

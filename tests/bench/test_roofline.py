@@ -13,12 +13,11 @@ from myserve_ui.bench.roofline import (
     MachineSpeed,
     ModelCost,
     count_sequences_that_fit,
-    count_weight_traffic,
     find_crossing_batch,
     predict_decode,
     write_roofline,
 )
-from myserve_ui.core.memory_report import MemoryReport, WeightGroup
+from myserve_ui.core.memory_report import MemoryReport, WeightGroup, count_weight_traffic
 
 MACHINE = MachineSpeed(bytes_per_s=10e9, flops_per_s=100e9, device="cpu", dtype="float32")
 COST = ModelCost(bytes_per_step=500_000_000, num_parameters=125_000_000, kv_bytes_per_token=50_000)

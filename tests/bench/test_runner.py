@@ -6,10 +6,12 @@ import httpx2
 import pytest
 
 from myserve_ui.bench.client import NO_USAGE, Target
+from myserve_ui.bench.loads import ClosedLoop, OpenLoop, Ramp
 from myserve_ui.bench.records import Outcome
 from myserve_ui.bench.runner import RunPlan, run_benchmark
 from myserve_ui.bench.summary import summarise
-from myserve_ui.bench.workload import ClosedLoop, Lengths, OpenLoop, Workload
+from myserve_ui.bench.workload import Lengths, Workload
+from myserve_ui.errors import InvalidRequestError
 from tests.bench.scripted_server import Script, ScriptedServer
 
 TARGET = Target("http://scripted/v1", "m", api_key="k")
@@ -29,6 +31,10 @@ async def run(script, load=ClosedLoop(2), *, requests=6, tokens=8, warm_up=False
         )
     ]
     return server, progress
+
+
+async def last_step(plan, server):
+    return [step async for step in run_benchmark(plan, transport=server, clock=now)][-1]
 
 
 def outcomes(progress):
@@ -147,3 +153,65 @@ async def test_progress_tells_how_much_is_left():
     _, progress = await run(Script(first=0.4), ClosedLoop(1), requests=3)
     assert [step.done for step in progress] == sorted(step.done for step in progress)
     assert any(step.seconds_left for step in progress)
+
+
+async def test_a_ramp_opens_more_as_it_climbs():
+    open_at = []
+    script = Script(first=0.1)
+    server = ScriptedServer(script)
+    script.status_of = lambda _number: open_at.append(server.open) or 200
+    await last_step(RunPlan(TARGET, Workload(12), Ramp((ClosedLoop(1), ClosedLoop(4))), warm_up=False), server)
+    assert max(open_at[:6]) == 0
+    assert max(open_at[6:]) == 3
+
+
+async def test_later_turns_carry_what_was_really_answered():
+    server = ScriptedServer(Script(first=0.01))
+    workload = Workload(6, output_tokens=Lengths(3, 3), turns=3, shared_prefix_tokens=5)
+    async for _step in run_benchmark(
+        RunPlan(TARGET, workload, ClosedLoop(1), warm_up=False), transport=server, clock=now
+    ):
+        pass
+    conversations = [[body["messages"] for body in server.bodies[first : first + 3]] for first in (0, 3)]
+    for first, second, third in conversations:
+        assert [message["role"] for message in third] == ["user", "assistant", "user", "assistant", "user"]
+        assert second[: len(first)] == first and third[: len(second)] == second
+        assert second[1]["content"] == "xxx"
+    beginnings = {" ".join(turns[0][0]["content"].split()[:5]) for turns in conversations}
+    assert len(beginnings) == 1
+
+
+async def test_so_many_conversations_go_on_at_once():
+    server = ScriptedServer(Script(first=0.01))
+    plan = RunPlan(TARGET, Workload(12, turns=3), ClosedLoop(2), warm_up=False)
+    step = await last_step(plan, server)
+    assert server.most_open == 2
+    assert [record.index for record in step.records] == list(range(12))
+
+
+async def test_a_turn_that_fails_ends_its_conversation_alone():
+    server = ScriptedServer(Script(status_of=lambda number: 500 if number == 1 else 200))
+    plan = RunPlan(TARGET, Workload(6, turns=3), ClosedLoop(1), warm_up=False)
+    step = await last_step(plan, server)
+    assert [record.outcome.value for record in step.records] == ["completed", "failed", "cancelled", *["completed"] * 3]
+
+
+@pytest.mark.parametrize(
+    "data",
+    ["{}", "[]", "5", '{"choices": 5}', '{"choices": [null]}', '{"usage": [1]}', '{"usage": {"prompt_tokens": "x"}}'],
+)
+async def test_a_stream_of_another_shape_is_a_failure_or_no_tokens(data):
+    class Foreign(httpx2.AsyncBaseTransport):
+        async def handle_async_request(self, request):
+            return httpx2.Response(200, text=f"data: {data}\n\n")
+
+    plan = RunPlan(TARGET, Workload(1), ClosedLoop(1), warm_up=False)
+    step = await last_step(plan, Foreign())
+    assert step.records[0].outcome is Outcome.FAILED
+    assert "stream" in step.records[0].error
+
+
+@pytest.mark.parametrize("url", ["banana", "ftp://x", "http://", "http://[", "file:///etc/passwd", "http://x:99999"])
+def test_what_is_no_url_is_refused_before_anything_is_sent(url):
+    with pytest.raises(InvalidRequestError, match="URL"):
+        Target(url, "m")

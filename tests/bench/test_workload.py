@@ -6,7 +6,8 @@ import statistics
 
 import pytest
 
-from myserve_ui.bench.workload import ClosedLoop, Lengths, OpenLoop, Workload, parse_lengths, read_prompts
+from myserve_ui.bench.loads import ClosedLoop, OpenLoop
+from myserve_ui.bench.workload import Lengths, Workload, parse_lengths, read_prompts
 from myserve_ui.errors import InvalidRequestError
 
 
@@ -30,7 +31,7 @@ def test_a_shared_prefix_is_shared():
 
 @pytest.mark.parametrize(("burstiness", "spread"), [(1.0, 1.0), (100.0, 0.1)])
 def test_gaps_have_the_mean_and_the_spread_of_their_gamma(burstiness, spread):
-    offsets = [request.offset for request in Workload(5000).plan(OpenLoop(10.0, burstiness))]
+    offsets = [request.arrival.offset for request in Workload(5000).plan(OpenLoop(10.0, burstiness))]
     gaps = [later - earlier for earlier, later in itertools.pairwise(offsets)]
     assert statistics.mean(gaps) == pytest.approx(0.1, rel=0.1)
     assert statistics.stdev(gaps) / statistics.mean(gaps) == pytest.approx(spread, rel=0.1)
@@ -38,7 +39,7 @@ def test_gaps_have_the_mean_and_the_spread_of_their_gamma(burstiness, spread):
 
 def test_arrivals_do_not_depend_on_the_prompts():
     first, second = (Workload(20, lengths).plan(OpenLoop(5.0)) for lengths in (Lengths(4, 4), Lengths(4, 40)))
-    assert [request.offset for request in first] == [request.offset for request in second]
+    assert [request.arrival for request in first] == [request.arrival for request in second]
 
 
 @pytest.mark.parametrize(

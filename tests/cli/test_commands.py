@@ -44,7 +44,7 @@ def test_perplexity_prints_one_document(text: str, capsys) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ([], "choose fidelity, perplexity or selftest"),
+        ([], "choose fidelity, perplexity, bench"),
         (["fidelty"], "There is no command 'fidelty'"),
         (["fidelity", "--window", "x"], "--window: invalid int value"),
         (["fidelity", "--text", "/nowhere/x.txt"], "cannot be read: No such file"),

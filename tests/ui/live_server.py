@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import secrets
 import socket
+import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 
 import uvicorn
 from fastapi import FastAPI
 
+from myserve_ui.bench.benchmark_service import BenchmarkService, OwnDoor
+from myserve_ui.bench.run_store import RunStore
 from myserve_ui.evaluation.comparisons import Comparisons
 from myserve_ui.settings import Settings
 from myserve_ui.ui.blocks import mount_ui
 
 
-def page_app(service: object, *, comparisons: Comparisons | None = None, **settings: object) -> FastAPI:
+def page_app(
+    service: object,
+    *,
+    comparisons: Comparisons | None = None,
+    benchmarks: BenchmarkService | None = None,
+    **settings: object,
+) -> FastAPI:
     """The page alone, over any object with ChatService's methods."""
 
     @asynccontextmanager
@@ -28,7 +39,20 @@ def page_app(service: object, *, comparisons: Comparisons | None = None, **setti
             await service.shut_down()
 
     comparisons = comparisons or Comparisons(service, getattr(service, "_pool", None))  # type: ignore[arg-type]
-    return mount_ui(FastAPI(lifespan=lifespan), service, Settings(**settings), comparisons=comparisons)  # type: ignore[arg-type]
+    return mount_ui(
+        FastAPI(lifespan=lifespan),
+        service,  # type: ignore[arg-type]
+        Settings(**settings),  # type: ignore[arg-type]
+        comparisons=comparisons,
+        benchmarks=benchmarks or make_benchmarks(service),
+    )
+
+
+def make_benchmarks(service: object, folder: Path | None = None) -> BenchmarkService:
+    """Over any object with ChatService's methods; its own port is the one that a visitor comes in by."""
+    store = RunStore(folder or Path(tempfile.gettempdir()) / f"runs-{secrets.token_hex(8)}")  # made at the first save
+    pool = getattr(service, "_pool", None)
+    return BenchmarkService(service, pool, store, own=OwnDoor("http://127.0.0.1:9/v1"))  # type: ignore[arg-type]
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from myserve_ui.ui.assets import example_script
 from tests.ui.live_server import page_app, serving
 from tests.ui.scripted_service import ScriptedService
 
-NAMES = {"/chat", "/models", "/status", "/compare", "/fidelity", "/perplexity"}
+NAMES = {"/chat", "/models", "/status", "/compare", "/fidelity", "/perplexity", "/benchmark", "/roofline", "/runs"}
 
 
 def test_the_named_endpoints_are_these_with_defaults_and_a_description(echo_client: Client) -> None:

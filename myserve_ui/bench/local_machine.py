@@ -1,0 +1,76 @@
+"""How fast this machine is, and so how fast the servers that run on it could be."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import torch
+
+from myserve_ui.bench.benchmark_request import NamedTarget
+from myserve_ui.bench.client import Target
+from myserve_ui.bench.client_overhead import measure_client_overhead
+from myserve_ui.bench.machine_facts import PACKAGES, describe_machine
+from myserve_ui.bench.machine_speed import measure_machine
+from myserve_ui.bench.roofline import MachineSpeed, ModelRoofline, find_cost
+from myserve_ui.bench.server_facts import list_models
+from myserve_ui.bench.sweep import Surroundings
+from myserve_ui.core.model_info import ModelInfo
+from myserve_ui.core.versions import describe_versions
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The machine as it was found, for the servers that run on it."""
+
+    speed: MachineSpeed | None
+    rooflines: dict[str, ModelRoofline]
+    """By URL and model."""
+
+    def roofline(self, named: NamedTarget) -> ModelRoofline | None:
+        return self.rooflines.get(_name(named.target))
+
+
+async def measure_for(targets: Sequence[NamedTarget]) -> Measured:
+    """Speeds of this machine and the rooflines of targets that run on it and tell what a step moves."""
+    rooflines: dict[str, ModelRoofline] = {}
+    speeds: dict[tuple[str, str], MachineSpeed] = {}
+    for named in targets:
+        info = await _info_of(named.target) if _is_here(named.target) else None
+        if info is None or info.device is None or info.dtype is None or (cost := find_cost(info)) is None:
+            continue
+        key = info.device, info.dtype
+        if key not in speeds:
+            dtype = getattr(torch, info.dtype)
+            speeds[key] = await asyncio.to_thread(measure_machine, torch.device(info.device), dtype)
+        rooflines[_name(named.target)] = ModelRoofline(speeds[key], cost, info.weight_bytes or 0)
+    return Measured(next(iter(speeds.values()), None), rooflines)
+
+
+async def surroundings_of(measured: Measured) -> Surroundings:
+    """What a sweep should know; measures the client too."""
+    return Surroundings(
+        machine=describe_machine(torch.device(measured.speed.device if measured.speed else "cpu"), measured.speed),
+        versions=describe_versions(PACKAGES),
+        client_overhead_ms=(await measure_client_overhead()).as_json(),
+        roofline=measured.roofline,
+    )
+
+
+async def _info_of(target: Target) -> ModelInfo | None:
+    return next((info for info in await list_models(target) if info.id == target.model), None)
+
+
+def _is_here(target: Target) -> bool:
+    host = urlsplit(target.url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _name(target: Target) -> str:
+    return f"{target.url}#{target.model}"

@@ -1,0 +1,56 @@
+"""How a server itself splits its requests' time: queue, prefill, decode, from the histograms of its /metrics."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import httpx2
+
+from myserve_ui.bench.client import Target
+
+PARTS = ("queue", "prefill", "decode")
+LINE = re.compile(r"vllm:request_(queue|prefill|decode)_time_seconds_(sum|count)\{([^}]*)\}\s+(\S+)")
+MODEL = re.compile(r'model_name="((?:[^"\\]|\\.)*)"')
+PATIENCE = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTimes:
+    """Totals since the server started, of one model: part -> (seconds, requests)."""
+
+    totals: Mapping[str, tuple[float, float]]
+
+    def mean_ms_since(self, before: ServerTimes) -> dict[str, float] | None:
+        """Mean milliseconds of each part over the requests in between; None if there were none."""
+        found: dict[str, float] = {}
+        for part, (seconds, count) in self.totals.items():
+            earlier_seconds, earlier_count = before.totals.get(part, (0.0, 0.0))
+            if count > earlier_count:
+                found[part] = 1000 * (seconds - earlier_seconds) / (count - earlier_count)
+        return found if found.keys() == set(PARTS) else None
+
+
+async def read_server_times(
+    target: Target, *, transport: httpx2.AsyncBaseTransport | None = None
+) -> ServerTimes | None:
+    """The totals now, in the names that ours and vLLM share; None of a server without metrics."""
+    url = f"{target.url.removesuffix('/v1')}/metrics"
+    try:
+        async with httpx2.AsyncClient(transport=transport, timeout=PATIENCE, trust_env=False) as client:
+            answer = await client.get(url, headers=target.headers)
+        return parse_server_times(answer.text, target.model) if answer.status_code == 200 else None
+    except (httpx2.HTTPError, OSError, ValueError):
+        return None
+
+
+def parse_server_times(text: str, model: str) -> ServerTimes:
+    """Totals of `model` in Prometheus' text, none before its first request. Raises ValueError for what is no number."""
+    sums: dict[tuple[str, str], float] = {}
+    for part, kind, labels, value in LINE.findall(text):
+        name = MODEL.search(labels)
+        if name is not None and name[1] == model:
+            sums[part, kind] = sums.get((part, kind), 0.0) + float(value)
+    known = [part for part in PARTS if {(part, "sum"), (part, "count")} <= sums.keys()]
+    return ServerTimes({part: (sums[part, "sum"], sums[part, "count"]) for part in known})

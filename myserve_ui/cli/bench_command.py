@@ -1,0 +1,134 @@
+"""`bench`: measures the app, which it starts, or any server, and prints tables, then one JSON document."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from myserve_ui.bench.benchmark_request import BenchmarkRequest, NamedTarget
+from myserve_ui.bench.client import NO_KEY, Target
+from myserve_ui.bench.document import read_document
+from myserve_ui.bench.local_machine import measure_for, surroundings_of
+from myserve_ui.bench.run_comparison import compare_runs
+from myserve_ui.bench.run_store import RUNS_FOLDER, RunStore
+from myserve_ui.bench.server_facts import choose_targets, list_models, wait_until_ready
+from myserve_ui.bench.sweep import Surroundings, Sweep
+from myserve_ui.cli.bench_arguments import BenchArguments
+from myserve_ui.cli.bench_tables import circumstances, comparison_table, results_table
+from myserve_ui.cli.processes import running_app
+from myserve_ui.cli.terminal import ProgressLine, progress_line, run_until_stopped
+from myserve_ui.errors import GenerationFailedError, InvalidRequestError
+from myserve_ui.settings import Settings
+
+Deliver = Callable[[dict[str, Any]], None]
+
+
+def run_bench(asked: BenchArguments, settings: Settings, console: Console, deliver: Deliver) -> None:
+    """Run a benchmark, or compare two that are there; `deliver` gets the document.
+
+    Raises InvalidRequestError, ModelLoadError; GenerationFailedError if not one request was answered.
+    """
+    store = RunStore(settings.data / RUNS_FOLDER)
+    others = [load_run(name, store) for name in asked.options.compare]
+    if len(others) > 1:
+        comparison = compare_runs(others[0], others[1])
+        console.print(comparison_table(comparison))
+        deliver(comparison)
+        return
+    document = run_until_stopped(_measure(asked, settings, console))
+    if asked.options.save and document["rows"]:
+        console.print(f"kept as {store.save(document)}", markup=False)
+    if others:
+        console.print(comparison_table(compare_runs(others[0], document)))
+    deliver(document)
+    _check_that_something_came(document)
+
+
+def load_run(name: str, store: RunStore) -> dict[str, Any]:
+    """A run by its id or from a file. Raises InvalidRequestError."""
+    path = Path(name)
+    if not path.is_file():
+        return store.load(name)
+    try:
+        return read_document(path.read_bytes())
+    except OSError as error:
+        raise InvalidRequestError(f"{name} cannot be read: {error.strerror}.") from None
+
+
+async def _measure(asked: BenchArguments, settings: Settings, console: Console) -> dict[str, Any]:
+    with progress_line(console) as line:
+        async with open_targets(asked, settings, line) as targets:
+            request = asked.make_request(targets)
+            await wait_for(targets, line)
+            line.show("measuring the machine and the client")
+            measured = await measure_for(targets)
+            document = await _sweep(request, await surroundings_of(measured), line)
+    document["settings"]["starts_app"] = not asked.servers
+    console.print(results_table(document))
+    for words in circumstances(document):
+        console.print(words, markup=False)
+    return document
+
+
+@asynccontextmanager
+async def open_targets(
+    asked: BenchArguments, settings: Settings, line: ProgressLine
+) -> AsyncIterator[tuple[NamedTarget, ...]]:
+    """The targets of every --url; without one, those of the app, which runs as long as they are used."""
+    if asked.servers:
+        found = [await targets_of(server.target, asked.precisions, server.name) for server in asked.servers]
+        yield tuple(named for targets in found for named in targets)
+        return
+    async with open_own_app(asked, settings, line) as targets:
+        yield targets
+
+
+@asynccontextmanager
+async def open_own_app(
+    asked: BenchArguments, settings: Settings, line: ProgressLine
+) -> AsyncIterator[tuple[NamedTarget, ...]]:
+    """The app in a process of its own, and the targets of the precisions that are asked for."""
+    line.show("starting the app")
+    key = settings.api_key[0].get_secret_value() if settings.api_key else NO_KEY
+    async with running_app(asked.settings) as url:
+        yield await targets_of(Target(f"{url}/v1", "", key), asked.precisions, "")
+
+
+async def wait_for(targets: Sequence[NamedTarget], line: ProgressLine) -> None:
+    """Until each answers, or refuses for another reason than that it loads."""
+    for named in targets:
+        line.show(f"waiting for {named.name}")
+        async for words in wait_until_ready(named.target):
+            line.show(f"waiting for {named.name}: {words}")
+
+
+async def _sweep(request: BenchmarkRequest, surroundings: Surroundings, line: ProgressLine) -> dict[str, Any]:
+    """The document; of what was measured until then, if the person stops it."""
+    sweep = Sweep(request, surroundings=surroundings)
+    try:
+        async with aclosing(sweep.run()) as steps:
+            async for step in steps:
+                line.show(step.text, step.done, step.total, seconds_left=step.seconds_left)
+    except asyncio.CancelledError:
+        if not sweep.has_results:
+            raise
+    return sweep.document()
+
+
+async def targets_of(target: Target, precisions: Sequence[str], name: str) -> tuple[NamedTarget, ...]:
+    """What to measure of a server; `name` is what the table calls it. Raises as choose_targets."""
+    targets = choose_targets(target, await list_models(target), precisions)
+    return tuple(replace(named, precision=name or named.precision) for named in targets)
+
+
+def _check_that_something_came(document: dict[str, Any]) -> None:
+    if any(row["completed"] for row in document["rows"]):
+        return
+    errors = [error for row in document["rows"] for error in row["errors"]]
+    raise GenerationFailedError(f"Not one request was answered: {errors[0] if errors else 'the time was over'}.")

@@ -1,0 +1,37 @@
+"""What the command lines have in common: complaints in one sentence, and lists of numbers."""
+
+from __future__ import annotations
+
+import argparse
+from typing import NoReturn
+
+from myserve_ui.errors import InvalidRequestError
+
+SETTINGS_HELP = "Any setting of app.py may follow too, such as --model or --threads."
+
+
+class CommandParser(argparse.ArgumentParser):
+    """Raises InvalidRequestError where argparse would exit; --help still prints and exits."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InvalidRequestError(f"{message[0].upper()}{message[1:]}. --help lists what can be said.")
+
+
+def make_parser(command: str, description: str, *, epilog: str = SETTINGS_HELP) -> CommandParser:
+    """A parser of `python -m myserve_ui COMMAND`."""
+    return CommandParser(
+        prog=f"python -m myserve_ui {command}", description=description, epilog=epilog, allow_abbrev=False
+    )
+
+
+def split_numbers(text: str, option: str) -> tuple[float, ...]:
+    """ "1,4,16" as numbers. Raises InvalidRequestError."""
+    try:
+        return tuple(float(word) for word in text.split(",") if word.strip())
+    except ValueError:
+        raise InvalidRequestError(f"{option} takes numbers with commas between, got {text[:40]!r}.") from None
+
+
+def split_words(text: str) -> tuple[str, ...]:
+    """ "full,nf4" as words."""
+    return tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))

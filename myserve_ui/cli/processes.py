@@ -1,0 +1,110 @@
+"""Servers in processes of their own: started on a free port, waited for until they answer, ended in any case."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+import httpx2
+
+from myserve_ui.errors import ModelLoadError
+
+ROOT = Path(__file__).resolve().parents[2]
+READY_WORD = "ready: "
+START_SECONDS, END_SECONDS, POLL_SECONDS = 900.0, 15.0, 0.5
+
+
+@asynccontextmanager
+async def running_app(settings: Sequence[str]) -> AsyncIterator[str]:
+    """The app with `settings`; gives its address. Raises ModelLoadError with the app's last words."""
+    command = [sys.executable, "app.py", *settings, "--host", "127.0.0.1", "--port", "0"]
+    async with _process(command) as (process, words):
+        yield await _announced(process, words)
+
+
+@asynccontextmanager
+async def running_rival(kind: str, settings: Sequence[str]) -> AsyncIterator[str]:
+    """A baseline behind its own door; gives its base URL. Raises ModelLoadError."""
+    command = [sys.executable, "-m", "myserve_ui", "rival", kind, *settings, "--host", "127.0.0.1", "--port", "0"]
+    async with _process(command) as (process, words):
+        yield await _announced(process, words)
+
+
+@asynccontextmanager
+async def running_command(command: Sequence[str]) -> AsyncIterator[str]:
+    """A foreign server that takes --host and --port and has /health; gives its base URL. Raises ModelLoadError."""
+    port = _free_port()
+    async with _process([*command, "--host", "127.0.0.1", "--port", str(port)], announces=False) as (process, words):
+        await _healthy(f"http://127.0.0.1:{port}/health", process, words)
+        yield f"http://127.0.0.1:{port}/v1"
+
+
+@asynccontextmanager
+async def _process(
+    command: Sequence[str], *, announces: bool = True
+) -> AsyncIterator[tuple[asyncio.subprocess.Process, IO[bytes]]]:
+    """The process, and the file that keeps its words; standard output is read only from one that announces itself."""
+    with tempfile.TemporaryFile() as words:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            cwd=ROOT,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE if announces else words,
+            stderr=words,
+            start_new_session=True,  # Ctrl-C is for the benchmark, which ends its servers itself
+        )
+        try:
+            yield process, words
+        finally:
+            await _end(process)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        process.terminate()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), END_SECONDS)
+    if process.returncode is None:
+        process.kill()
+        await process.wait()
+
+
+async def _announced(process: asyncio.subprocess.Process, words: IO[bytes]) -> str:
+    """What follows READY_WORD on standard output."""
+    assert process.stdout is not None
+    with suppress(TimeoutError):
+        async with asyncio.timeout(START_SECONDS):
+            async for line in process.stdout:
+                if (text := line.decode(errors="replace").strip()).find(READY_WORD) >= 0:
+                    return text.partition(READY_WORD)[2]
+    raise ModelLoadError(_last_words(words))
+
+
+async def _healthy(url: str, process: asyncio.subprocess.Process, words: IO[bytes]) -> None:
+    async with httpx2.AsyncClient(trust_env=False, timeout=5.0) as client, asyncio.timeout(START_SECONDS):
+        while process.returncode is None:
+            with suppress(httpx2.HTTPError):
+                if (await client.get(url)).status_code == 200:
+                    return
+            await asyncio.sleep(POLL_SECONDS)
+    raise ModelLoadError(_last_words(words))
+
+
+def _last_words(words: IO[bytes]) -> str:
+    """Why a process ended, in its own words."""
+    words.seek(0)
+    lines = [line.strip() for line in words.read().decode(errors="replace").splitlines() if line.strip()]
+    return f"it did not start: {lines[-1][:200] if lines else 'it said nothing'}"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port

@@ -1,0 +1,195 @@
+"""`bench --rivals`: the app, what people run without an engine, and other servers, in rounds on the same prompts."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from myserve_ui.bench.benchmark_request import NamedTarget
+from myserve_ui.bench.client import Target
+from myserve_ui.bench.loads import ClosedLoop
+from myserve_ui.bench.local_machine import measure_for, surroundings_of
+from myserve_ui.bench.rivals import Contestant, Match, Scenario, run_match
+from myserve_ui.bench.summary import parse_limits
+from myserve_ui.bench.workload import Lengths
+from myserve_ui.cli.bench_arguments import BenchArguments
+from myserve_ui.cli.bench_command import open_own_app, targets_of, wait_for
+from myserve_ui.cli.bench_tables import rivals_table
+from myserve_ui.cli.processes import running_command, running_rival
+from myserve_ui.cli.terminal import ProgressLine, progress_line
+from myserve_ui.errors import InvalidRequestError, ModelLoadError, MyServeError
+from myserve_ui.settings import Settings
+
+OWN = "this app"
+SHORT = "short, 1 at once"
+"""Where the loop without a cache takes part too: elsewhere it would take minutes."""
+NO_CACHE = "no-cache"
+BASELINES = {"generate": "plain generate, one at a time", "windows": "window batcher", NO_CACHE: "loop without a cache"}
+PEERS: dict[str, tuple[str, ...]] = {
+    "transformers serve": (),
+    "transformers serve, continuous batching": ("--continuous-batching",),
+}
+QUANTIZATION = {"full": (), "nf4": ("--quantization", "bnb-4bit"), "int8": ("--quantization", "bnb-8bit")}
+FULL_LENGTH = {"generation_config": '{"eos_token_id": -1, "do_sample": false}'}
+"""How `transformers serve` is asked to go on past the end token."""
+ROUND_SECONDS = 120.0
+"""For one contestant in one round of one scenario; what is unfinished then is counted as such."""
+
+
+async def run_rivals(
+    asked: BenchArguments, settings: Settings, console: Console, *, scenarios: Sequence[Scenario] = ()
+) -> dict[str, Any]:
+    """The `rivals` document, its tables shown. `scenarios`: those of the arguments if empty.
+
+    Every server stands ready from the beginning, in a process of its own, but one has work at a time. One that cannot
+    be started is named with the reason. Raises ModelLoadError if the app itself cannot be started.
+    """
+    scenarios = tuple(scenarios) or scenarios_of(asked)
+    started = datetime.now(UTC)
+    async with AsyncExitStack() as stack:
+        line = stack.enter_context(progress_line(console))
+        field = Field(stack, asked, settings, line)
+        await field.fill()
+        line.show("measuring the machine and the client")
+        measured = await measure_for([field.own])
+        surroundings = await surroundings_of(measured)
+        own = replace(field.contestants[0], roofline=measured.roofline(field.own))
+        limits, seconds = parse_limits(asked.options.limits), min(asked.options.time_limit, ROUND_SECONDS)
+        match = Match((own, *field.contestants[1:]), scenarios, asked.options.rounds, limits, seconds)
+        results = await _play(match, line)
+    for scenario in results:
+        console.print(rivals_table(scenario))
+    for absent in field.absent:
+        console.print(f"not run: {absent['contestant']}: {absent['reason']}", markup=False)
+    return {
+        "kind": "rivals",
+        "started": started.isoformat(timespec="seconds"),
+        "rounds": asked.options.rounds,
+        "seconds_limit": seconds,
+        "model": field.own.target.model,
+        "machine": surroundings.machine,
+        "versions": surroundings.versions,
+        "client_overhead_ms": surroundings.client_overhead_ms,
+        "scenarios": results,
+        "not_run": field.absent,
+    }
+
+
+def scenarios_of(asked: BenchArguments) -> tuple[Scenario, ...]:
+    """One for each concurrency of the arguments, and a short one. Raises InvalidRequestError for other loads."""
+    closed = [load for load in asked.loads if isinstance(load, ClosedLoop)]
+    if len(closed) < len(asked.loads) or asked.workload.prompts:
+        raise InvalidRequestError("--rivals takes --concurrency, not rates, ramps or prompts of a file.")
+    if not 1 <= asked.options.rounds <= 100:
+        raise InvalidRequestError(f"--rounds must be in [1, 100], got {asked.options.rounds}.")
+    return (*(_scenario(load.concurrency, asked) for load in closed), short_scenario())
+
+
+def short_scenario() -> Scenario:
+    """A few short answers, one at a time."""
+    return Scenario(SHORT, 1, Lengths(32, 32), Lengths(16, 16), requests=2)
+
+
+def _scenario(concurrency: int, asked: BenchArguments) -> Scenario:
+    work = asked.workload
+    return Scenario(
+        f"{concurrency} at once",
+        concurrency,
+        work.prompt_tokens,
+        work.output_tokens,
+        work.num_requests,
+        shared_prefix_tokens=work.shared_prefix_tokens,
+        turns=work.turns,
+        seed=work.seed,
+    )
+
+
+class Field:
+    """Starts the contestants on `stack`, which ends them; knows who is up and who could not be started."""
+
+    def __init__(self, stack: AsyncExitStack, asked: BenchArguments, settings: Settings, line: ProgressLine) -> None:
+        self.contestants: list[Contestant] = []
+        self.absent: list[dict[str, str]] = []
+        self.own: NamedTarget
+        self._stack = stack
+        self._asked = asked
+        self._settings = settings
+        self._line = line
+
+    async def fill(self) -> None:
+        """Start everybody, the app first, and wait until all answer."""
+        asked = replace(self._asked, precisions=self._asked.precisions[:1])
+        self.own = (await self._stack.enter_async_context(open_own_app(asked, self._settings, self._line)))[0]
+        self.contestants.append(Contestant(OWN, self.own.target))
+        settings = self._settings_of_rivals()
+        for kind, name in BASELINES.items():
+            await self._enter(name, running_rival(kind, settings), only_in=SHORT if kind == NO_CACHE else None)
+        for name, options in PEERS.items():
+            await self._enter_peer(name, options)
+        for server in self._asked.servers:
+            self.contestants += [
+                Contestant(server.name or named.name, named.target)
+                for named in await targets_of(server.target, (), server.name)
+            ]
+        await wait_for([NamedTarget(each.target, each.name) for each in self.contestants], self._line)
+
+    def _settings_of_rivals(self) -> tuple[str, ...]:
+        """Those of the app, in the precision that is measured."""
+        precision = ("--precision", self.own.precision) if self._asked.precisions else ()
+        return (*self._asked.settings, *precision)
+
+    async def _enter(self, name: str, opening: AbstractAsyncContextManager[str], *, only_in: str | None = None) -> None:
+        self._line.show(f"starting {name}")
+        try:
+            url = await self._stack.enter_async_context(opening)
+        except (MyServeError, OSError) as error:
+            self.absent.append({"contestant": name, "reason": str(error)})
+            return
+        self.contestants.append(Contestant(name, Target(url, name), (only_in and frozenset({only_in})) or None))
+
+    async def _enter_peer(self, name: str, options: Sequence[str]) -> None:
+        """`transformers serve` over the same files, in the same dtype, with answers of the same length."""
+        try:
+            command, folder = await asyncio.to_thread(self._peer_command, options)
+        except MyServeError as error:
+            self.absent.append({"contestant": name, "reason": error.message})
+            return
+        before = len(self.contestants)
+        await self._enter(name, running_command(command))
+        for place in range(before, len(self.contestants)):
+            target = replace(self.contestants[place].target, model=str(folder), extra=FULL_LENGTH)
+            self.contestants[place] = replace(self.contestants[place], target=target)
+
+    def _peer_command(self, options: Sequence[str]) -> tuple[list[str], Path]:
+        from myserve_ui.server.rival_app import find_model_folder  # late: it brings transformers
+
+        precision = self.own.precision or "full"
+        program = shutil.which("transformers", path=str(Path(sys.executable).parent)) or shutil.which("transformers")
+        if program is None:
+            raise ModelLoadError("it is not installed (pip install 'transformers[serving]')")
+        if precision not in QUANTIZATION:
+            raise ModelLoadError(f"it has no {precision}")
+        folder = find_model_folder(self._settings)
+        device = () if self._settings.device == "auto" else ("--device", self._settings.device)
+        dtype = DTYPES[self._settings.dtype]
+        words = [program, "serve", str(folder), *device, "--dtype", dtype, *QUANTIZATION[precision], *options]
+        return words, folder
+
+
+DTYPES = {"auto": "auto", "bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+
+
+async def _play(match: Match, line: ProgressLine) -> list[dict[str, Any]]:
+    async with aclosing(run_match(match)) as steps:
+        async for step in steps:
+            line.show(step.text, step.done, step.total)
+    return step.scenarios or []

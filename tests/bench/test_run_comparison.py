@@ -1,0 +1,83 @@
+"""Two runs side by side: rows that belong together, request by request where both asked the same."""
+
+import pytest
+
+from myserve_ui.bench.benchmark_request import BenchmarkRequest, NamedTarget
+from myserve_ui.bench.client import Target
+from myserve_ui.bench.document import begin_document
+from myserve_ui.bench.loads import ClosedLoop
+from myserve_ui.bench.records import Outcome, RequestRecord
+from myserve_ui.bench.rows import make_row, write_record
+from myserve_ui.bench.run_comparison import compare_runs
+from myserve_ui.bench.summary import Limits
+from myserve_ui.bench.workload import Workload
+from myserve_ui.errors import InvalidRequestError
+from tests.bench.test_run_store import START
+
+TTFTS = (0.1, 1.0, 10.0)
+
+
+def record(index, ttft, outcome=Outcome.COMPLETED):
+    return RequestRecord(
+        index, 0.0, 0.0, outcome, ttft + 1.0, first_token=ttft, output_tokens=2, chunk_times=(ttft, ttft + 1.0)
+    )
+
+
+def run(ttfts=TTFTS, *, precisions=("full",), concurrencies=(1,), seed=0, failed=()):
+    loads = tuple(map(ClosedLoop, concurrencies))
+    targets = tuple(NamedTarget(Target("http://s/v1", name), name) for name in precisions)
+    request = BenchmarkRequest(targets, Workload(len(ttfts), seed=seed), loads)
+    outcomes = [Outcome.FAILED if index in failed else Outcome.COMPLETED for index in range(len(ttfts))]
+    records = [record(index, ttft, outcomes[index]) for index, ttft in enumerate(ttfts)]
+    rows, requests = [], []
+    for load in loads:
+        for name in precisions:
+            requests += [write_record(each, len(rows)) for each in records]
+            rows.append({"precision": name, "model": name} | make_row(records, load, Limits()))
+    return begin_document(request, START) | {"rows": rows, "requests": requests}
+
+
+def test_equal_questions_are_compared_request_by_request():
+    comparison = compare_runs(run(), run(tuple(ttft + 0.05 for ttft in TTFTS)))
+    difference = comparison["rows"][0]["latencies"]["ttft_ms"]
+    assert comparison["is_paired"]
+    assert (difference["mean"], difference["low"], difference["high"]) == pytest.approx((50, 50, 50))
+    assert difference["is_clear"]
+
+
+def test_other_questions_are_compared_as_groups():
+    comparison = compare_runs(run(), run(tuple(ttft + 0.05 for ttft in TTFTS), seed=7))
+    difference = comparison["rows"][0]["latencies"]["ttft_ms"]
+    assert not comparison["is_paired"]
+    assert difference["low"] < 0 < difference["high"] and not difference["is_clear"]
+    assert difference["mean"] == pytest.approx(50)
+
+
+def test_only_what_both_sides_completed_is_paired():
+    comparison = compare_runs(run(failed=(0,)), run(failed=(2,)))
+    assert comparison["rows"][0]["latencies"]["e2e_ms"]["n"] == 1
+
+
+def test_rows_match_by_load_and_precision_whatever_their_order():
+    comparison = compare_runs(run(precisions=("full", "nf4")), run(precisions=("nf4", "full"), concurrencies=(1, 2)))
+    assert [(row["a"]["precision"], row["b"]["precision"]) for row in comparison["rows"]] == [
+        ("full", "full"),
+        ("nf4", "nf4"),
+    ]
+    assert comparison["unmatched"] == {"a": [], "b": [2, 3]}
+
+
+def test_runs_of_other_precisions_match_by_their_place():
+    comparison = compare_runs(run(), run(precisions=("int4",)))
+    assert [(row["a"]["precision"], row["b"]["precision"]) for row in comparison["rows"]] == [("full", "int4")]
+
+
+def test_rates_are_compared_as_ratios():
+    rates = compare_runs(run(), run())["rows"][0]["rates"]
+    assert rates["output_throughput"]["ratio"] == pytest.approx(1.0)
+    assert rates["goodput"]["ratio"] is None  # none of these requests met the limits
+
+
+def test_runs_with_nothing_in_common_are_refused():
+    with pytest.raises(InvalidRequestError, match="no load in common"):
+        compare_runs(run(), run(concurrencies=(3,)))

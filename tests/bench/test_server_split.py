@@ -1,0 +1,31 @@
+"""The server's own split, from the text of its metrics."""
+
+import pytest
+
+from myserve_ui.bench.server_split import parse_server_times
+
+
+def metrics(scale: float, model: str = "m") -> str:
+    return "".join(
+        f'vllm:request_{part}_time_seconds_sum{{model_name="{model}"}} {scale * seconds}\n'
+        f'vllm:request_{part}_time_seconds_count{{model_name="{model}"}} {scale * 4}\n'
+        for part, seconds in (("queue", 0.4), ("prefill", 0.8), ("decode", 4.0))
+    )
+
+
+def test_means_are_of_the_requests_in_between():
+    before, after = (parse_server_times(metrics(scale), "m") for scale in (1.0, 3.0))
+    assert after.mean_ms_since(before) == pytest.approx({"queue": 100, "prefill": 200, "decode": 1000})
+
+
+def test_other_models_are_left_out_and_no_requests_have_no_means():
+    text = metrics(1.0) + metrics(9.0, "other")
+    times = parse_server_times(text, "m")
+    assert times == parse_server_times(metrics(1.0), "m")
+    assert times.mean_ms_since(times) is None
+
+
+def test_before_the_first_request_there_is_nothing_yet():
+    before, after = parse_server_times("# HELP x\nx 1\n", "m"), parse_server_times(metrics(1.0), "m")
+    assert after.mean_ms_since(before) == pytest.approx({"queue": 100, "prefill": 200, "decode": 1000})
+    assert before.mean_ms_since(before) is None

@@ -1,0 +1,172 @@
+"""Several models under several loads: asked alike, side by side, ended in time, and gathered in one document."""
+
+import asyncio
+import json
+
+import pytest
+
+from myserve_ui.bench.benchmark_request import BenchmarkRequest, NamedTarget
+from myserve_ui.bench.client import Target
+from myserve_ui.bench.document import SHAPE, read_document, records_of
+from myserve_ui.bench.loads import ClosedLoop, OpenLoop, Ramp
+from myserve_ui.bench.roofline import MachineSpeed, ModelCost, ModelRoofline
+from myserve_ui.bench.rows import make_row
+from myserve_ui.bench.summary import Limits
+from myserve_ui.bench.sweep import Surroundings, Sweep, run_sweep
+from myserve_ui.bench.workload import Lengths, Workload
+from myserve_ui.core.document_shape import check_shape
+from myserve_ui.errors import InvalidRequestError
+from tests.bench.scripted_server import Script, ScriptedServer
+
+TARGETS = tuple(NamedTarget(Target("http://scripted/v1", name), name) for name in ("full", "nf4"))
+LOADS = (ClosedLoop(1), ClosedLoop(2), OpenLoop(20.0))
+WORKLOAD = Workload(4, output_tokens=Lengths(8, 8))
+
+
+def now():
+    return asyncio.get_running_loop().time()
+
+
+def request(*, targets=TARGETS, loads=LOADS, workload=WORKLOAD, **fields):
+    return BenchmarkRequest(targets, workload, loads, warm_up=False, **fields)
+
+
+async def sweep(script=None, surroundings=None, **fields):
+    server = ScriptedServer(script or Script(first=0.05, gap=0.01))
+    steps = run_sweep(request(**fields), transport=server, clock=now, surroundings=surroundings)
+    return server, [step async for step in steps]
+
+
+async def test_every_model_is_measured_under_every_load_in_alternating_order():
+    _, steps = await sweep()
+    document = steps[-1].document
+    assert [row["model"] for row in document["rows"]] == ["full", "nf4", "nf4", "full", "full", "nf4"]
+    assert [row.get("concurrency", row.get("rate")) for row in document["rows"]] == [1, 1, 2, 2, 20, 20]
+    assert not document["stopped"]
+
+
+async def test_models_are_asked_the_same():
+    server, _ = await sweep(loads=(ClosedLoop(1),))
+    asked = {name: [b["messages"] for b in server.bodies if b["model"] == name] for name in ("full", "nf4")}
+    assert asked["full"] == asked["nf4"]
+
+
+async def test_another_load_asks_other_prompts_so_that_nothing_that_was_kept_helps():
+    server, _ = await sweep(targets=TARGETS[:1])
+    contents = [body["messages"][0]["content"] for body in server.bodies]
+    assert len(set(contents)) == len(contents) == 12
+
+
+async def test_the_delays_of_the_server_are_in_the_rows():
+    _, steps = await sweep(loads=(ClosedLoop(1),))
+    for row in steps[-1].document["rows"]:
+        assert row["ttft_ms"]["p50"] == pytest.approx(50)
+        assert row["tpot_ms"]["p99"] == pytest.approx(10)
+        assert row["output_throughput"] == pytest.approx(8 / 0.12)
+
+
+async def test_progress_counts_up_to_the_whole():
+    _, steps = await sweep()
+    assert [step.done for step in steps] == sorted(step.done for step in steps)
+    assert (steps[-1].done, steps[-1].total) == (24, 24)
+    assert [len(step.rows) for step in steps][-1] == 6
+    assert all(step.document is None for step in steps[:-1])
+    assert any("nf4, 2 at once: " in step.text for step in steps)
+
+
+async def test_a_document_is_json_and_loads_back_exactly():
+    _, steps = await sweep()
+    document = steps[-1].document
+    assert read_document(json.dumps(document, allow_nan=False)) == document
+
+
+async def test_rows_follow_from_the_raw_records():
+    _, steps = await sweep(limits=Limits(ttft=0.2))
+    document = steps[-1].document
+    for index, row in enumerate(document["rows"]):
+        again = make_row(records_of(document, index), request().loads[index // 2], Limits(ttft=0.2))
+        assert {key: row[key] for key in again} == again
+
+
+async def test_the_time_limit_ends_all_of_it_and_what_was_measured_stays():
+    _, steps = await sweep(Script(first=0.5), loads=(ClosedLoop(1), ClosedLoop(4)), time_limit=1.2)
+    document = steps[-1].document
+    assert now() == pytest.approx(1.2, abs=0.01)
+    assert document["stopped"] and len(document["rows"]) == 1
+    assert (document["rows"][0]["completed"], document["rows"][0]["cancelled"]) == (2, 2)
+    check_shape(document, SHAPE, name="benchmark", way_out="")
+
+
+async def test_the_warm_up_is_within_the_time_limit():
+    server = ScriptedServer(Script(first=5.0))
+    asked = BenchmarkRequest(TARGETS[:1], WORKLOAD, LOADS[:1], time_limit=1.0)
+    steps = [step async for step in run_sweep(asked, transport=server, clock=now)]
+    assert now() == pytest.approx(1.0, abs=0.01)
+    assert steps[-1].document["stopped"]
+
+
+async def test_what_was_measured_before_a_stop_can_be_had():
+    server = ScriptedServer(Script(first=0.4))
+    running = Sweep(request(loads=(ClosedLoop(1),)), transport=server, clock=now)
+    steps = running.run()
+    async for step in steps:
+        if step.done >= 5:
+            break
+    await steps.aclose()
+    document = running.document()
+    assert server.open == 0
+    assert document["stopped"]
+    assert [row["completed"] for row in document["rows"]] == [4, 1]
+    assert read_document(json.dumps(document)) == document
+
+
+async def test_differences_between_models_are_paired():
+    _, steps = await sweep(loads=(ClosedLoop(1),))
+    (difference,) = steps[-1].document["differences"]
+    assert (difference["a"]["model"], difference["b"]["model"]) == ("full", "nf4")
+    assert difference["latencies"]["ttft_ms"]["mean"] == pytest.approx(0, abs=0.01)
+    assert (difference["latencies"]["e2e_ms"]["n"], difference["latencies"]["e2e_ms"]["is_paired"]) == (4, True)
+
+
+async def test_a_row_says_how_near_it_came_to_the_roofline():
+    machine = MachineSpeed(bytes_per_s=1e9, flops_per_s=1e15, device="cpu", dtype="float32")
+    roofline = ModelRoofline(machine, ModelCost(4_000_000, 1_000_000, 0), 4_000_000)
+    _, steps = await sweep(loads=(ClosedLoop(1),), surroundings=Surroundings(roofline=lambda _named: roofline))
+    document = steps[-1].document
+    assert document["rows"][0]["roofline_share"] == pytest.approx(0.4)  # 4 ms of reading against 10 ms
+    assert document["rooflines"]["full"]["rows"][0]["bound_ms"] == pytest.approx(4)
+
+
+async def test_no_key_gets_into_a_document():
+    targets = (NamedTarget(Target("http://scripted/v1", "m", "secret-key"), "full"),)
+    server, steps = await sweep(targets=targets)
+    assert server.headers[0]["authorization"] == "Bearer secret-key"
+    assert "secret-key" not in json.dumps(steps[-1].document)
+    assert steps[-1].document["settings"]["targets"][0]["has_key"]
+
+
+async def test_a_server_that_refuses_everything_gives_rows_of_counts():
+    _, steps = await sweep(Script(status_of=lambda _number: 401))
+    row = steps[-1].document["rows"][0]
+    assert (row["failed"], row["ttft_ms"], row["errors"]) == (4, None, {"HTTP 401: scripted 401": 4})
+    assert not steps[-1].document["stopped"]
+
+
+async def test_a_ramp_is_one_row():
+    _, steps = await sweep(loads=(Ramp((ClosedLoop(1), ClosedLoop(4))),), targets=TARGETS[:1])
+    (row,) = steps[-1].document["rows"]
+    assert [step["concurrency"] for step in row["load"]["steps"]] == [1, 4]
+
+
+@pytest.mark.parametrize(
+    ("fields", "word"),
+    [
+        ({"targets": ()}, "model"),
+        ({"loads": ()}, "load"),
+        ({"time_limit": 0}, "time_limit"),
+        ({"loads": LOADS * 99}, "rows"),
+    ],
+)
+def test_a_sweep_of_nothing_or_of_too_much_is_refused(fields, word):
+    with pytest.raises(InvalidRequestError, match=word):
+        request(**fields)

@@ -1,0 +1,99 @@
+"""What a run says of how to run it again works as it is printed."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import json
+import shlex
+from dataclasses import replace
+
+import pytest
+
+from myserve_ui.bench.benchmark_request import BenchmarkRequest, NamedTarget
+from myserve_ui.bench.client import Target
+from myserve_ui.bench.document import begin_document
+from myserve_ui.bench.loads import ClosedLoop, OpenLoop, Ramp
+from myserve_ui.bench.reproduction import as_command, as_curl, as_gradio_client
+from myserve_ui.bench.summary import Limits, interactive_limits
+from myserve_ui.bench.workload import Lengths, Workload
+from myserve_ui.cli.bench_arguments import read_bench_arguments
+from tests.bench.test_run_store import START
+
+MODELS = (("m", "full"), ("m:nf4", "nf4"))
+TARGETS = tuple(NamedTarget(Target("http://127.0.0.1:1/v1", model), name, is_ours=True) for model, name in MODELS)
+PLAIN = BenchmarkRequest(TARGETS, Workload(8), (ClosedLoop(1), ClosedLoop(4)))
+RICH = BenchmarkRequest(
+    TARGETS[:1],
+    Workload(9, Lengths(4, 40), Lengths(5, 6), shared_prefix_tokens=7, turns=3, seed=11),
+    (
+        ClosedLoop(2),
+        OpenLoop(1.5, 4.0),
+        Ramp((ClosedLoop(1), ClosedLoop(8))),
+        Ramp((OpenLoop(1.0, 4.0), OpenLoop(2.0, 4.0))),
+    ),
+    Limits(0.25, None, 3.0),
+    time_limit=99.0,
+    warm_up=False,
+)
+
+
+def document(request):
+    return begin_document(request, START)
+
+
+@pytest.mark.parametrize("request_", [PLAIN, RICH, replace(PLAIN, limits=interactive_limits())])
+def test_the_command_asks_for_the_same_benchmark(request_):
+    program, dash, module, command, *words = shlex.split(as_command(document(request_)))
+    assert (program, dash, module, command) == ("python", "-m", "myserve_ui", "bench")
+    asked = read_bench_arguments(words)
+    targets = [NamedTarget(server.target, server.name or "full", is_ours=True) for server in asked.servers]
+    assert asked.make_request(targets) == request_
+
+
+def test_a_key_is_named_and_never_written():
+    secret = NamedTarget(Target("http://127.0.0.1:1/v1", "m", "secret-key"), "full")
+    told = document(replace(PLAIN, targets=(secret,)))
+    words = [write(told) for write in (as_command, as_curl, as_gradio_client)]
+    assert all("secret-key" not in text and "API_KEY" in text for text in words)
+    ast.parse(words[2])
+
+
+def test_a_name_with_a_quote_stays_a_word():
+    odd = NamedTarget(Target("http://127.0.0.1:1/v1", 'it\'s; rm -rf $HOME "x"'), "odd")
+    told = document(replace(PLAIN, targets=(odd,)))
+    assert odd.target.model in shlex.split(as_command(told))
+    body = json.loads(shlex.split(as_curl(told))[-1])
+    assert body["model"] == odd.target.model
+    ast.parse(as_gradio_client(told))
+
+
+@pytest.mark.parametrize("request_", [PLAIN, RICH])
+def test_the_script_calls_the_endpoint_once_for_each_kind_of_load(request_):
+    script = ast.parse(as_gradio_client(document(request_)))
+    calls = [
+        node for node in ast.walk(script) if isinstance(node, ast.Call) and ast.unparse(node.func) == "client.submit"
+    ]
+    found = [{word.arg: ast.literal_eval(word.value) for word in call.keywords} for call in calls]
+    assert [call["load"] for call in found] == (
+        ["closed"] if request_ is PLAIN else ["closed", "open", "ramp", "ramp-rate"]
+    )
+    assert {call["api_name"] for call in found} == {"/benchmark"}
+    assert found[0]["models"] == [named.target.model for named in request_.targets]
+    assert found[0]["levels"] == ([1, 4] if request_ is PLAIN else [2])
+
+
+async def test_the_curl_command_gets_a_streamed_answer(make_service):
+    from tests.api.live import serve_door
+
+    async with serve_door(await make_service("llama")) as url:
+        named = NamedTarget(Target(f"{url}/v1", "llama"), "full")
+        command = as_curl(
+            document(BenchmarkRequest((named,), Workload(1, output_tokens=Lengths(3, 3)), (ClosedLoop(1),)))
+        )
+        process = await asyncio.create_subprocess_shell(
+            f"{command} -s", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+        )
+        answer = (await process.communicate())[0].decode()
+    assert '"completion_tokens":3' in answer.replace(" ", "")
+    assert answer.rstrip().endswith("data: [DONE]")
