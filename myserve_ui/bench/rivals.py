@@ -105,7 +105,7 @@ async def run_match(
         for scenario, contestant in _order(match, number)
     ]
     for done, (number, scenario, contestant) in enumerate(turns):
-        yield MatchProgress(f"round {number + 1}: {contestant.name}, {scenario.name}", done, len(turns))
+        yield MatchProgress(f"round {number + 1}, {scenario.name}, {contestant.name}", done, len(turns))
         plan = RunPlan(
             contestant.target,
             scenario.workload(number),

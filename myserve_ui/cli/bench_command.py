@@ -22,7 +22,7 @@ from myserve_ui.bench.sweep import Surroundings, Sweep
 from myserve_ui.cli.bench_arguments import BenchArguments
 from myserve_ui.cli.bench_tables import circumstances, comparison_table, results_table
 from myserve_ui.cli.processes import running_app
-from myserve_ui.cli.terminal import ProgressLine, progress_line
+from myserve_ui.cli.terminal import ProgressLine, progress_line, run_until_stopped
 from myserve_ui.errors import GenerationFailedError, InvalidRequestError
 from myserve_ui.settings import Settings
 
@@ -41,7 +41,7 @@ def run_bench(asked: BenchArguments, settings: Settings, console: Console, deliv
         console.print(comparison_table(comparison))
         deliver(comparison)
         return
-    document = asyncio.run(_measure(asked, settings, console))
+    document = run_until_stopped(_measure(asked, settings, console))
     if asked.options.save and document["rows"]:
         console.print(f"kept as {store.save(document)}", markup=False)
     if others:

@@ -14,7 +14,7 @@ from myserve_ui.errors import InvalidRequestError, MyServeError, SettingsError
 from myserve_ui.settings import prepare_environment, read_settings
 
 HELD_OUT_TEXT = Path(__file__).resolve().parents[2] / "assets" / "held_out.txt"
-FAILED, MISUSED = 1, 2
+FAILED, MISUSED, STOPPED = 1, 2, 130
 CHOICES = "fidelity, perplexity, bench, roofline or selftest"
 USAGE = (
     "python -m myserve_ui COMMAND\n"
@@ -29,7 +29,7 @@ USAGE = (
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a command; the process's exit code: 0 done, 1 failed, 2 not understood. An error is one sentence."""
+    """Run a command; the process's exit code: 0 done, 1 failed, 2 not understood, 130 stopped. Errors are sentences."""
     name, *rest = arguments or ("",)
     try:
         return _run(name, rest)
@@ -39,6 +39,9 @@ def main(arguments: Sequence[str]) -> int:
     except MyServeError as error:
         tell(error.message)
         return FAILED
+    except KeyboardInterrupt:
+        tell("stopped")
+        return STOPPED
 
 
 def tell(message: str) -> None:
@@ -89,11 +92,11 @@ def _bench(arguments: list[str]) -> None:
     prepare_environment()
     from myserve_ui.cli.bench_command import run_bench
     from myserve_ui.cli.rivals_command import run_rivals, scenarios_of
-    from myserve_ui.cli.terminal import make_console
+    from myserve_ui.cli.terminal import make_console, run_until_stopped
 
     if asked.options.rivals:
         scenarios = scenarios_of(asked)
-        document = asyncio.run(run_rivals(asked, settings, make_console(), scenarios=scenarios))
+        document = run_until_stopped(run_rivals(asked, settings, make_console(), scenarios=scenarios))
         _deliver(document, asked.options.json)
     else:
         run_bench(asked, settings, make_console(), lambda found: _deliver(found, asked.options.json))

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import asyncio
+import signal
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+
+T = TypeVar("T")
 
 WIDTH_OF_A_FILE = 160
 """Where nobody looks at a terminal, lines are as long as a table needs."""
@@ -16,6 +21,25 @@ def make_console() -> Console:
     """Standard error, in colours if it is a terminal."""
     console = Console(stderr=True, highlight=False)
     return console if console.is_terminal else Console(stderr=True, highlight=False, width=WIDTH_OF_A_FILE)
+
+
+def run_until_stopped(work: Coroutine[Any, Any, T]) -> T:
+    """The result of `work`, which SIGTERM cancels as Ctrl-C does, so that it ends what it started.
+
+    Raises KeyboardInterrupt if it was stopped and has no result.
+    """
+
+    async def watched() -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        with suppress(NotImplementedError, RuntimeError):  # Windows, and threads other than the first, have no signals
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        return await work
+
+    try:
+        return asyncio.run(watched())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
 
 
 class ProgressLine:

@@ -73,12 +73,12 @@ async def test_everybody_is_asked_the_same_and_anew_each_round(street):
 async def test_who_begins_changes_from_round_to_round(street):
     steps = await play(street, contestant("ours"), contestant("theirs"))
     assert [step.text for step in steps if "busy" in step.text] == [
-        "round 1: ours, busy",
-        "round 1: theirs, busy",
-        "round 2: theirs, busy",
-        "round 2: ours, busy",
-        "round 3: ours, busy",
-        "round 3: theirs, busy",
+        "round 1, busy, ours",
+        "round 1, busy, theirs",
+        "round 2, busy, theirs",
+        "round 2, busy, ours",
+        "round 3, busy, ours",
+        "round 3, busy, theirs",
     ]
 
 

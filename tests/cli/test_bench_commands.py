@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import socket
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -163,3 +165,21 @@ async def test_the_app_is_started_measured_and_ended_by_the_command_itself(capsy
 async def test_an_app_that_does_not_start_is_one_sentence(capsys) -> None:
     assert await bench("--model", "/nowhere/model.gguf", *SMALL) == 1
     assert "There is no file model.gguf" in capsys.readouterr().err.splitlines()[-1]
+
+
+async def test_a_command_that_is_ended_ends_the_app_that_it_started(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "myserve_ui", "bench", "--force-echo", "--requests", "5000", "--no-save"]
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None and process.stderr is not None
+    while b"1 at once" not in (line := await asyncio.wait_for(process.stderr.readline(), 60)):
+        assert line, "the command ended before its first row"
+    await asyncio.sleep(3.0)
+    process.send_signal(signal.SIGTERM)
+    printed, _ = await asyncio.wait_for(process.communicate(), 60)
+    document = json.loads(printed.splitlines()[-1])
+    assert document["stopped"] and document["rows"][0]["completed"] > 0
+    async with httpx2.AsyncClient() as client:
+        with pytest.raises(httpx2.ConnectError):
+            await client.get(document["settings"]["url"])

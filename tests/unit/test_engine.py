@@ -1,5 +1,6 @@
 """The engine's loop over a scripted runner: order, budgets, ends, aborts, failures, timings."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -131,7 +132,7 @@ def test_no_gap_of_a_running_stream_exceeds_one_full_step_while_long_prompts_com
     times = []
     while engine.has_work:
         times += [clock.now for output in engine.step() if output.request_id == "stream" and output.token_ids]
-    gaps = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
     assert len(gaps) == 58
     assert max(gaps) == pytest.approx(fixed + per_token * batched)
     assert min(gaps) == pytest.approx(fixed + per_token)
