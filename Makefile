@@ -15,7 +15,7 @@ OPTIONS = $${MODEL:+--model "$$MODEL"} $(ARGS)
 PIP := $(PY) -m pip install --no-input --disable-pip-version-check --progress-bar off
 BRIEFLY := awk '/^ *Downloading.* [MG]B\)/ { print "  " $$2, $$3, $$4 } /^Installing/ { print "  unpacking", NF - 3, "packages" } { fflush() }'
 
-.PHONY: help run test test-all selftest bench-gpu check lint format pins clean
+.PHONY: help run test test-all selftest bench bench-gpu check lint format pins clean
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
 
@@ -33,6 +33,9 @@ test-all: .venv/dev.stamp ## the slow tests too
 
 selftest: .venv/run.stamp ## does the engine say what plain generate says? MODEL= and ARGS= as above
 	@exec $(PY) -m myserve_ui.selftest $(OPTIONS)
+
+bench: .venv/run.stamp ## speed to reach and speed reached, beside rivals; ARGS="--url llama.cpp=http://..." adds one
+	@exec $(PY) -m myserve_ui goals $(OPTIONS)
 
 bench-gpu: .venv/run.stamp ## on a machine with an NVIDIA GPU: is the CUDA path right, and how fast? MODEL= and ARGS= as above
 	@exec $(PY) -m myserve_ui.gpu_check $(OPTIONS)

@@ -27,8 +27,9 @@ ARROWS: dict[str, set[str]] = {
     "ui": WORDS | SERVICES | {"settings", "ui"},
     "selftest": BELOW_SERVING | SERVICES | {"settings"},
     "gpu_check": BELOW_SERVING | SERVICES | {"settings", "selftest"},
+    "speed_check": BELOW_SERVING | SERVICES | {"settings"},
     "server": BELOW_SERVING | SERVICES | {"settings", "api", "ui", "server"},
-    "cli": WORDS | SERVICES | {"settings", "selftest", "server", "cli"},
+    "cli": WORDS | SERVICES | {"settings", "selftest", "speed_check", "server", "cli"},
     "__main__": {"cli"},
     "app": WORDS | {"settings", "server"},
 }

@@ -6,17 +6,25 @@ import random
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+
+import torch
 
 from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.engine.engine import Engine
 from myserve_ui.engine.engine_request import EngineRequest
+from myserve_ui.engine.scheduler import ScheduledBatch
 
 WARM_STEPS = 8
 """Steps before the clock counts: a size that is met for the first time is recorded in one of them."""
 
 LOWEST_TOKEN_ID = 100
 """Ids below are often control tokens."""
+
+
+def greedy() -> SamplingParams:
+    """The likeliest token, and nothing beside."""
+    return SamplingParams(temperature=0.0, top_p=1.0, top_k=0, min_p=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +34,7 @@ class DecodeLoad:
     batch: int
     prompt_length: int = 64
     steps: int = 64
+    params: SamplingParams = field(default_factory=greedy)
 
     @property
     def middle_context(self) -> int:
@@ -38,28 +47,59 @@ class DecodeSpeed:
     load: DecodeLoad
     seconds_per_step: float
     """The median: scheduling, forward, sampling and text together."""
+    seconds_of_forward: float = 0.0
+    """The median of the model alone."""
 
     @property
     def tokens_per_second(self) -> float:
         return self.load.batch / self.seconds_per_step
 
+    @property
+    def overhead(self) -> float:
+        """Seconds of a step that go to scheduling, sampling, text and reports."""
+        return self.seconds_per_step - self.seconds_of_forward
+
+
+class _TimedForward:
+    """Stands before an engine's forward while it is open, and notes how long each takes."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.seconds: list[float] = []
+        self._runner = engine.runner
+        self._forward = engine.runner.forward
+
+    def __enter__(self) -> _TimedForward:
+        self._runner.forward = self._timed  # type: ignore[method-assign]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._runner.forward = self._forward  # type: ignore[method-assign]
+
+    def _timed(self, batch: ScheduledBatch) -> torch.Tensor:
+        start = time.perf_counter()
+        logits = self._forward(batch)
+        self.seconds.append(time.perf_counter() - start)
+        return logits
+
 
 def measure_decode(
     engine: Engine, load: DecodeLoad, *, vocab_size: int, clock: Callable[[], float] = time.perf_counter
 ) -> DecodeSpeed:
-    """Run `load` through an idle engine, greedy. Prompts differ, so that none begins as another does."""
+    """Run `load` through an idle engine. Prompts differ, so that none begins as another does."""
     generator = random.Random(load.batch)
     for index in range(load.batch):
         prompt = [generator.randrange(LOWEST_TOKEN_ID, vocab_size) for _ in range(load.prompt_length)]
-        engine.add(_request(f"{load.batch}-{index}", prompt, max_tokens=WARM_STEPS + load.steps + load.batch + 2))
+        length = WARM_STEPS + load.steps + load.batch + 2
+        engine.add(fixed_request(f"{load.batch}-{index}", prompt, load.params, length))
     while engine.scheduler.waiting or any(sequence.num_uncomputed_tokens > 1 for sequence in engine.scheduler.running):
         engine.step()
     for _ in range(WARM_STEPS):
         engine.step()
-    seconds = [_time_step(engine, clock) for _ in range(load.steps)]
+    with _TimedForward(engine) as forward:
+        seconds = [_time_step(engine, clock) for _ in range(load.steps)]
     for index in range(load.batch):
         engine.abort(f"{load.batch}-{index}")
-    return DecodeSpeed(load, statistics.median(seconds))
+    return DecodeSpeed(load, statistics.median(seconds), statistics.median(forward.seconds))
 
 
 def _time_step(engine: Engine, clock: Callable[[], float]) -> float:
@@ -70,8 +110,9 @@ def _time_step(engine: Engine, clock: Callable[[], float]) -> float:
     return clock() - start
 
 
-def _request(name: str, prompt: list[int], *, max_tokens: int) -> EngineRequest:
-    params = SamplingParams(
-        temperature=0.0, top_p=1.0, top_k=0, min_p=0.0, max_tokens=max_tokens, min_tokens=max_tokens, ignore_eos=True
-    )
-    return EngineRequest(name, tuple(prompt), params, arrival=0.0, cache_prompt=False)
+def fixed_request(
+    name: str, prompt: list[int], params: SamplingParams, length: int, *, cached: bool = False
+) -> EngineRequest:
+    """A request for exactly `length` tokens."""
+    exact = replace(params, max_tokens=length, min_tokens=length, ignore_eos=True)
+    return EngineRequest(name, tuple(prompt), exact, arrival=0.0, cache_prompt=cached)

@@ -163,6 +163,7 @@ def summarise_rounds(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, 
         "output_throughput": statistics.median(row["output_throughput"] for row in rows),
         "rounds": [row["output_throughput"] for row in rows],
         **{latency: _median([row[latency]["p50"] for row in rows if row[latency]]) for latency in MEDIANS},
+        "ttft_p95_ms": _median([row["ttft_ms"]["p95"] for row in rows if row["ttft_ms"]]),
         "roofline_share": _median(shares),
     }
 

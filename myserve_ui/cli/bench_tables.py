@@ -17,7 +17,9 @@ Document = Mapping[str, Any]
 
 def results_table(document: Document) -> Table:
     """A row for each model and load."""
-    table = _table("model", "load", "done", "not", "tok/s", "req/s", "good/s", "TTFT p50", "p99", "TPOT p50", "p99")
+    table = plain_table(
+        "model", "load", "done", "not", "tok/s", "req/s", "good/s", "TTFT p50", "p99", "TPOT p50", "p99"
+    )
     table.add_column("E2E p50", justify="right")
     table.add_column("p99", justify="right")
     table.add_column("roofline", justify="right")
@@ -62,7 +64,7 @@ def circumstances(document: Document) -> Iterator[str]:
 
 def comparison_table(comparison: Document) -> Table:
     """Differences b - a with their 95 % intervals."""
-    table = _table("a", "b", "load", "TTFT b - a", "TPOT b - a", "E2E b - a", "tok/s b / a", "n")
+    table = plain_table("a", "b", "load", "TTFT b - a", "TPOT b - a", "E2E b - a", "tok/s b / a", "n")
     for row in comparison["rows"]:
         latencies = row["latencies"]
         found = next((latency for latency in latencies.values() if latency), None)
@@ -79,7 +81,7 @@ def comparison_table(comparison: Document) -> Table:
 
 def rivals_table(scenario: Document) -> Table:
     """Medians of one scenario, and how many times as fast the first contestant is."""
-    table = _table(scenario["name"], "done", "not", "tok/s", "TTFT", "TPOT", "E2E", "ratio", "roofline")
+    table = plain_table(scenario["name"], "done", "not", "tok/s", "TTFT", "TPOT", "E2E", "ratio", "roofline")
     for result in scenario["results"]:
         table.add_row(
             result["contestant"],
@@ -94,7 +96,7 @@ def rivals_table(scenario: Document) -> Table:
 
 def roofline_table(document: Document) -> Table:
     """The bound of a decode step for each batch and context."""
-    table = _table("batch", "context", "step at least, ms", "tokens/s at most", "bound by")
+    table = plain_table("batch", "context", "step at least, ms", "tokens/s at most", "bound by")
     for row in document["rows"]:
         numbers = (number(row["bound_ms"]), number(row["tokens_per_s"]))
         table.add_row(str(row["batch"]), f"{row['context']:,}", *numbers, row["bound_by"])
@@ -153,7 +155,8 @@ def _difference(found: Mapping[str, Any] | None) -> str:
     return f"{found['mean']:+.3g} ms [{found['low']:+.3g}, {found['high']:+.3g}]"
 
 
-def _table(*columns: str) -> Table:
+def plain_table(*columns: str) -> Table:
+    """Names to the left, numbers to the right."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in columns:
         table.add_column(name, justify="left" if name in ("model", "load", "a", "b", columns[0]) else "right")

@@ -15,12 +15,13 @@ from myserve_ui.settings import prepare_environment, read_settings
 
 HELD_OUT_TEXT = Path(__file__).resolve().parents[2] / "assets" / "held_out.txt"
 FAILED, MISUSED, STOPPED = 1, 2, 130
-CHOICES = "fidelity, perplexity, bench, roofline or selftest"
+CHOICES = "fidelity, perplexity, bench, goals, roofline or selftest"
 USAGE = (
     "python -m myserve_ui COMMAND\n"
     "  fidelity    what a cheaper precision costs on a text\n"
     "  perplexity  perplexity of one model on a text\n"
     "  bench       how fast, for how many, how far from the machine's limit; --rivals: compared with what\n"
+    "  goals       what should be reached on a CPU, and what was, beside the rivals\n"
     "  roofline    what a decode step takes at least, here or on any device\n"
     "  rival       serves a baseline for bench --rivals\n"
     "  selftest    does the engine say what plain generate says?\n"
@@ -58,6 +59,8 @@ def _run(name: str, arguments: list[str]) -> int:
         _report(read_perplexity_arguments(arguments), "perplexity")
     elif name == "bench":
         _bench(arguments)
+    elif name == "goals":
+        _goals(arguments)
     elif name == "roofline":
         _roofline(arguments)
     elif name == "rival":
@@ -100,6 +103,15 @@ def _bench(arguments: list[str]) -> None:
         _deliver(document, asked.options.json)
     else:
         run_bench(asked, settings, make_console(), lambda found: _deliver(found, asked.options.json))
+
+
+def _goals(arguments: list[str]) -> None:
+    prepare_environment()
+    from myserve_ui.cli.goals_command import check_goals, read_goals_arguments
+    from myserve_ui.cli.terminal import make_console
+
+    options, asked, settings = read_goals_arguments(arguments)
+    _deliver(asyncio.run(check_goals(options, asked, settings, make_console())), options.json)
 
 
 def _roofline(arguments: list[str]) -> None:

@@ -127,9 +127,10 @@ class Field:
 
     async def fill(self) -> None:
         """Start everybody, the app first, and wait until all answer."""
-        asked = replace(self._asked, precisions=self._asked.precisions[:1])
-        self.own = (await self._stack.enter_async_context(open_own_app(asked, self._settings, self._line)))[0]
+        opened = await self._stack.enter_async_context(open_own_app(self._asked, self._settings, self._line))
+        self.own, *others = opened
         self.contestants.append(Contestant(OWN, self.own.target))
+        self.contestants += [Contestant(f"{OWN}, {named.precision}", named.target) for named in others]
         settings = self._settings_of_rivals()
         for kind, name in BASELINES.items():
             await self._enter(name, running_rival(kind, settings), only_in=SHORT if kind == NO_CACHE else None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,6 +20,7 @@ from myserve_ui.models.cpu_kernels import KernelMismatchError, install_cpu_kerne
 from myserve_ui.models.default_model import find_default_gguf
 from myserve_ui.models.devices import resolve_device, resolve_dtype
 from myserve_ui.models.facts import find_context_length, find_end_tokens, find_sampling_defaults
+from myserve_ui.models.freed_memory import return_freed_memory
 from myserve_ui.models.gguf_conversion import convert_gguf
 from myserve_ui.models.hub import Hub, fetch_from_hub
 from myserve_ui.models.int4_model import pack_int4
@@ -74,6 +74,7 @@ def load_model(entry: CatalogEntry, *, options: LoadOptions, on_progress: OnProg
         tokenizer = _load_tokenizer(checkpoint, options, template)
         dtype = resolve_dtype(options.dtype, device=device, checkpoint=checkpoint.dtype)
         model = _load_settled(entry, checkpoint, options, dtype=dtype, on_progress=on_progress)
+        return_freed_memory()
         return _describe(entry, model, tokenizer, options, dtype=dtype)
 
 
@@ -113,7 +114,6 @@ def _load_settled(
     if options.kernels == "auto" and entry.precision in OWN_KERNELS and not checkpoint.is_quantized:
         try:
             if install_cpu_kernels(model, dtype, in_int4=entry.precision == "int4", on_progress=on_progress):
-                gc.collect()
                 return model
         except KernelMismatchError as error:
             logger.warning("%s is served by its own layers, more slowly: %s", entry.source.name, error)
@@ -157,7 +157,6 @@ def _settle(model: PreTrainedModel, precision: str, dtype: torch.dtype, on_progr
         settle_4bit_layers(model)
     elif precision == "int4":
         pack_int4(model, dtype, on_progress=on_progress)
-    gc.collect()
 
 
 def _describe(

@@ -26,8 +26,11 @@ class StoredEmbedding(nn.Module):
 
 
 def halve_exactly(weight: torch.Tensor) -> torch.Tensor | None:
-    """`weight` in 16 bits if no number changes by it, else None."""
+    """A copy of `weight` in 16 bits if no number changes by it, else None.
+
+    A copy always: what was read from a file would keep the whole file mapped.
+    """
     for dtype in HALVES:
-        if torch.equal((half := weight.to(dtype)).to(weight.dtype), weight):
+        if torch.equal((half := weight.to(dtype, copy=True)).to(weight.dtype), weight):
             return half
     return None

@@ -99,7 +99,7 @@ async def test_who_fails_has_counts_and_no_ratio():
 
 def test_medians_are_of_the_rounds():
     def row(throughput, ttft):
-        percentiles = {"p50": ttft}
+        percentiles = {"p50": ttft, "p95": 2 * ttft}
         return {
             "requests": 2,
             "completed": 2,
@@ -113,4 +113,5 @@ def test_medians_are_of_the_rounds():
 
     result = summarise_rounds("x", [row(1.0, 30), row(100.0, 10), row(2.0, 20)])
     assert (result["output_throughput"], result["ttft_ms"], result["tpot_ms"]) == (2.0, 20, None)
+    assert result["ttft_p95_ms"] == 40
     assert result["rounds"] == [1.0, 100.0, 2.0]
