@@ -39,7 +39,7 @@ async def measure_for(targets: Sequence[NamedTarget]) -> Measured:
     rooflines: dict[str, ModelRoofline] = {}
     speeds: dict[tuple[str, str], MachineSpeed] = {}
     for named in targets:
-        info = await _info_of(named.target) if _is_here(named.target) else None
+        info = await find_model(named.target) if _is_here(named.target) else None
         if info is None or info.device is None or info.dtype is None or (cost := find_cost(info)) is None:
             continue
         key = info.device, info.dtype
@@ -60,7 +60,8 @@ async def surroundings_of(measured: Measured) -> Surroundings:
     )
 
 
-async def _info_of(target: Target) -> ModelInfo | None:
+async def find_model(target: Target) -> ModelInfo | None:
+    """What the server of `target` tells of its model; None if it does not list it."""
     return next((info for info in await list_models(target) if info.id == target.model), None)
 
 

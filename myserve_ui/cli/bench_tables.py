@@ -12,6 +12,7 @@ from myserve_ui.bench.loads import load_words, read_load
 
 NOTHING = "–"
 METHOD = "times in ms, percentiles by nearest rank (* of fewer than 100 requests)"
+BUSY = "more than 100 % of a roofline: the machine was busy while its bandwidth was measured, so run it again"
 Document = Mapping[str, Any]
 
 
@@ -58,6 +59,8 @@ def circumstances(document: Document) -> Iterator[str]:
             yield f"{model_words(row)}, {load_words(read_load(row['load']))}: on the server {words} ms on average"
         for error, count in row["errors"].items():
             yield f"{row['precision'] or row['model']}, {load_words(read_load(row['load']))}: {count} x {error}"
+    if any((row["roofline_share"] or 0) > 1 for row in document["rows"]):
+        yield BUSY
     if document["stopped"]:
         yield "stopped before the end: what is shown was measured until then"
 

@@ -17,13 +17,13 @@ from rich.console import Console
 from myserve_ui.bench.benchmark_request import NamedTarget
 from myserve_ui.bench.client import Target
 from myserve_ui.bench.loads import ClosedLoop
-from myserve_ui.bench.local_machine import measure_for, surroundings_of
+from myserve_ui.bench.local_machine import find_model, measure_for, surroundings_of
 from myserve_ui.bench.rivals import Contestant, Match, Scenario, run_match
 from myserve_ui.bench.summary import parse_limits
 from myserve_ui.bench.workload import Lengths
 from myserve_ui.cli.bench_arguments import BenchArguments
 from myserve_ui.cli.bench_command import open_own_app, targets_of, wait_for
-from myserve_ui.cli.bench_tables import rivals_table
+from myserve_ui.cli.bench_tables import BUSY, rivals_table
 from myserve_ui.cli.processes import running_command, running_rival
 from myserve_ui.cli.terminal import ProgressLine, progress_line
 from myserve_ui.errors import InvalidRequestError, ModelLoadError, MyServeError
@@ -58,16 +58,19 @@ async def run_rivals(
     async with AsyncExitStack() as stack:
         line = stack.enter_context(progress_line(console))
         field = Field(stack, asked, settings, line)
-        await field.fill()
-        line.show("measuring the machine and the client")
+        await field.open_own()
+        line.show("measuring the machine and the client")  # before the others are there: some keep a core busy idly
         measured = await measure_for([field.own])
         surroundings = await surroundings_of(measured)
+        await field.open_others()
         own = replace(field.contestants[0], roofline=measured.roofline(field.own))
         limits, seconds = parse_limits(asked.options.limits), min(asked.options.time_limit, ROUND_SECONDS)
         match = Match((own, *field.contestants[1:]), scenarios, asked.options.rounds, limits, seconds)
         results = await _play(match, line)
     for scenario in results:
         console.print(rivals_table(scenario))
+    if any((result["roofline_share"] or 0) > 1 for scenario in results for result in scenario["results"]):
+        console.print(BUSY, markup=False)
     for absent in field.absent:
         console.print(f"not run: {absent['contestant']}: {absent['reason']}", markup=False)
     return {
@@ -76,6 +79,7 @@ async def run_rivals(
         "rounds": asked.options.rounds,
         "seconds_limit": seconds,
         "model": field.own.target.model,
+        "dtype": field.dtype,
         "machine": surroundings.machine,
         "versions": surroundings.versions,
         "client_overhead_ms": surroundings.client_overhead_ms,
@@ -120,17 +124,25 @@ class Field:
         self.contestants: list[Contestant] = []
         self.absent: list[dict[str, str]] = []
         self.own: NamedTarget
+        self.dtype = "auto"
+        """Of the app's activations; all compute in it."""
         self._stack = stack
         self._asked = asked
         self._settings = settings
         self._line = line
 
-    async def fill(self) -> None:
-        """Start everybody, the app first, and wait until all answer."""
+    async def open_own(self) -> None:
+        """Start the app, and wait until it answers."""
         opened = await self._stack.enter_async_context(open_own_app(self._asked, self._settings, self._line))
         self.own, *others = opened
         self.contestants.append(Contestant(OWN, self.own.target))
         self.contestants += [Contestant(f"{OWN}, {named.precision}", named.target) for named in others]
+        await wait_for(opened, self._line)
+        info = await find_model(self.own.target)
+        self.dtype = info.dtype if info and info.dtype else "auto"
+
+    async def open_others(self) -> None:
+        """Start everybody else, and wait until all answer."""
         settings = self._settings_of_rivals()
         for kind, name in BASELINES.items():
             await self._enter(name, running_rival(kind, settings), only_in=SHORT if kind == NO_CACHE else None)
@@ -141,7 +153,7 @@ class Field:
                 Contestant(server.name or named.name, named.target)
                 for named in await targets_of(server.target, (), server.name)
             ]
-        await wait_for([NamedTarget(each.target, each.name) for each in self.contestants], self._line)
+        await wait_for([NamedTarget(each.target, each.name) for each in self.contestants[1:]], self._line)
 
     def _settings_of_rivals(self) -> tuple[str, ...]:
         """Those of the app, in the precision that is measured."""
@@ -181,12 +193,8 @@ class Field:
             raise ModelLoadError(f"it has no {precision}")
         folder = find_model_folder(self._settings)
         device = () if self._settings.device == "auto" else ("--device", self._settings.device)
-        dtype = DTYPES[self._settings.dtype]
-        words = [program, "serve", str(folder), *device, "--dtype", dtype, *QUANTIZATION[precision], *options]
+        words = [program, "serve", str(folder), *device, "--dtype", self.dtype, *QUANTIZATION[precision], *options]
         return words, folder
-
-
-DTYPES = {"auto": "auto", "bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
 
 async def _play(match: Match, line: ProgressLine) -> list[dict[str, Any]]:

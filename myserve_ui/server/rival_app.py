@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -99,8 +100,8 @@ def find_model_folder(settings: Settings) -> Path:
 
 
 def _load(settings: Settings) -> LoadedModel:
-    """The model; where the app would echo, a small one with random weights."""
+    """The model with its own layers, as transformers has them; where the app would echo, one with random weights."""
     if settings.force_echo:
         return build_tiny_loaded_model("llama")
     catalog = build_catalog(model=settings.model, precision=settings.precision, device=settings.device)
-    return load_model(catalog.default, options=load_options(settings))
+    return load_model(catalog.default, options=replace(load_options(settings), kernels="plain"))
