@@ -82,6 +82,8 @@ class MatchProgress:
     done: int
     total: int
     scenarios: list[dict[str, Any]] | None = None
+    next: Contestant | None = None
+    """Whose turn begins when the next step is asked for."""
 
 
 Rows = dict[tuple[str, str], list[dict[str, Any]]]
@@ -105,7 +107,9 @@ async def run_match(
         for scenario, contestant in _order(match, number)
     ]
     for done, (number, scenario, contestant) in enumerate(turns):
-        yield MatchProgress(f"round {number + 1}, {scenario.name}, {contestant.name}", done, len(turns))
+        yield MatchProgress(
+            f"round {number + 1}, {scenario.name}, {contestant.name}", done, len(turns), next=contestant
+        )
         plan = RunPlan(
             contestant.target,
             scenario.workload(number),

@@ -21,7 +21,7 @@ from myserve_ui.bench.server_facts import choose_targets, list_models, wait_unti
 from myserve_ui.bench.sweep import Surroundings, Sweep
 from myserve_ui.cli.bench_arguments import BenchArguments
 from myserve_ui.cli.bench_tables import circumstances, comparison_table, results_table
-from myserve_ui.cli.processes import running_app
+from myserve_ui.cli.processes import Bench, running_app
 from myserve_ui.cli.terminal import ProgressLine, progress_line, run_until_stopped
 from myserve_ui.errors import GenerationFailedError, InvalidRequestError
 from myserve_ui.settings import Settings
@@ -91,12 +91,12 @@ async def open_targets(
 
 @asynccontextmanager
 async def open_own_app(
-    asked: BenchArguments, settings: Settings, line: ProgressLine
+    asked: BenchArguments, settings: Settings, line: ProgressLine, bench: Bench | None = None
 ) -> AsyncIterator[tuple[NamedTarget, ...]]:
     """The app in a process of its own, and the targets of the precisions that are asked for."""
     line.show("starting the app")
     key = settings.api_key[0].get_secret_value() if settings.api_key else NO_KEY
-    async with running_app(asked.settings) as url:
+    async with running_app(asked.settings, bench) as url:
         yield await targets_of(Target(f"{url}/v1", "", key), asked.precisions, "")
 
 

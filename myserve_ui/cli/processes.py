@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import socket
 import sys
 import tempfile
@@ -20,29 +22,63 @@ READY_WORD = "ready: "
 START_SECONDS, END_SECONDS, POLL_SECONDS = 900.0, 15.0, 0.5
 
 
+class Bench:
+    """Where servers sit that wait for their turn: stopped, since some keep a core busy while they have no work."""
+
+    def __init__(self) -> None:
+        self._processes: dict[str, asyncio.subprocess.Process] = {}
+
+    def add(self, url: str, process: asyncio.subprocess.Process) -> None:
+        """`process` answers under `url`."""
+        self._processes[url] = process
+
+    def let_play(self, url: str) -> None:
+        """Let the one that answers under `url` go on, and stop every other one."""
+        for own, process in self._processes.items():
+            _signal(process, signal.SIGCONT if url.startswith(own) else signal.SIGSTOP)
+
+    def let_all_play(self) -> None:
+        """Let everybody go on; a process that is stopped would not hear that it should end."""
+        for process in self._processes.values():
+            _signal(process, signal.SIGCONT)
+
+
+def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    """To the process and those that it started; each is the head of its own group."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+
+
 @asynccontextmanager
-async def running_app(settings: Sequence[str]) -> AsyncIterator[str]:
+async def running_app(settings: Sequence[str], bench: Bench | None = None) -> AsyncIterator[str]:
     """The app with `settings`; gives its address. Raises ModelLoadError with the app's last words."""
     command = [sys.executable, "app.py", *settings, "--host", "127.0.0.1", "--port", "0"]
     async with _process(command) as (process, words):
-        yield await _announced(process, words)
+        yield _seated(await _announced(process, words), process, bench)
 
 
 @asynccontextmanager
-async def running_rival(kind: str, settings: Sequence[str]) -> AsyncIterator[str]:
+async def running_rival(kind: str, settings: Sequence[str], bench: Bench | None = None) -> AsyncIterator[str]:
     """A baseline behind its own door; gives its base URL. Raises ModelLoadError."""
     command = [sys.executable, "-m", "myserve_ui", "rival", kind, *settings, "--host", "127.0.0.1", "--port", "0"]
     async with _process(command) as (process, words):
-        yield await _announced(process, words)
+        yield _seated(await _announced(process, words), process, bench)
 
 
 @asynccontextmanager
-async def running_command(command: Sequence[str]) -> AsyncIterator[str]:
+async def running_command(command: Sequence[str], bench: Bench | None = None) -> AsyncIterator[str]:
     """A foreign server that takes --host and --port and has /health; gives its base URL. Raises ModelLoadError."""
     port = _free_port()
     async with _process([*command, "--host", "127.0.0.1", "--port", str(port)], announces=False) as (process, words):
         await _healthy(f"http://127.0.0.1:{port}/health", process, words)
-        yield f"http://127.0.0.1:{port}/v1"
+        yield _seated(f"http://127.0.0.1:{port}/v1", process, bench)
+
+
+def _seated(url: str, process: asyncio.subprocess.Process, bench: Bench | None) -> str:
+    if bench is not None:
+        bench.add(url, process)
+    return url
 
 
 @asynccontextmanager

@@ -24,7 +24,7 @@ from myserve_ui.bench.workload import Lengths
 from myserve_ui.cli.bench_arguments import BenchArguments
 from myserve_ui.cli.bench_command import open_own_app, targets_of, wait_for
 from myserve_ui.cli.bench_tables import BUSY, rivals_table
-from myserve_ui.cli.processes import running_command, running_rival
+from myserve_ui.cli.processes import Bench, running_command, running_rival
 from myserve_ui.cli.terminal import ProgressLine, progress_line
 from myserve_ui.errors import InvalidRequestError, ModelLoadError, MyServeError
 from myserve_ui.settings import Settings
@@ -66,7 +66,8 @@ async def run_rivals(
         own = replace(field.contestants[0], roofline=measured.roofline(field.own))
         limits, seconds = parse_limits(asked.options.limits), min(asked.options.time_limit, ROUND_SECONDS)
         match = Match((own, *field.contestants[1:]), scenarios, asked.options.rounds, limits, seconds)
-        results = await _play(match, line)
+        stack.callback(field.bench.let_all_play)
+        results = await _play(match, field.bench, line)
     for scenario in results:
         console.print(rivals_table(scenario))
     if any((result["roofline_share"] or 0) > 1 for scenario in results for result in scenario["results"]):
@@ -126,6 +127,7 @@ class Field:
         self.own: NamedTarget
         self.dtype = "auto"
         """Of the app's activations; all compute in it."""
+        self.bench = Bench()
         self._stack = stack
         self._asked = asked
         self._settings = settings
@@ -133,7 +135,9 @@ class Field:
 
     async def open_own(self) -> None:
         """Start the app, and wait until it answers."""
-        opened = await self._stack.enter_async_context(open_own_app(self._asked, self._settings, self._line))
+        opened = await self._stack.enter_async_context(
+            open_own_app(self._asked, self._settings, self._line, self.bench)
+        )
         self.own, *others = opened
         self.contestants.append(Contestant(OWN, self.own.target))
         self.contestants += [Contestant(f"{OWN}, {named.precision}", named.target) for named in others]
@@ -145,7 +149,9 @@ class Field:
         """Start everybody else, and wait until all answer."""
         settings = self._settings_of_rivals()
         for kind, name in BASELINES.items():
-            await self._enter(name, running_rival(kind, settings), only_in=SHORT if kind == NO_CACHE else None)
+            await self._enter(
+                name, running_rival(kind, settings, self.bench), only_in=SHORT if kind == NO_CACHE else None
+            )
         for name, options in PEERS.items():
             await self._enter_peer(name, options)
         for server in self._asked.servers:
@@ -177,7 +183,7 @@ class Field:
             self.absent.append({"contestant": name, "reason": error.message})
             return
         before = len(self.contestants)
-        await self._enter(name, running_command(command))
+        await self._enter(name, running_command(command, self.bench))
         for place in range(before, len(self.contestants)):
             target = replace(self.contestants[place].target, model=str(folder), extra=FULL_LENGTH)
             self.contestants[place] = replace(self.contestants[place], target=target)
@@ -197,8 +203,10 @@ class Field:
         return words, folder
 
 
-async def _play(match: Match, line: ProgressLine) -> list[dict[str, Any]]:
+async def _play(match: Match, bench: Bench, line: ProgressLine) -> list[dict[str, Any]]:
     async with aclosing(run_match(match)) as steps:
         async for step in steps:
+            if step.next is not None:
+                bench.let_play(step.next.target.url)
             line.show(step.text, step.done, step.total)
     return step.scenarios or []
