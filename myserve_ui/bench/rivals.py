@@ -107,9 +107,8 @@ async def run_match(
         for scenario, contestant in _order(match, number)
     ]
     for done, (number, scenario, contestant) in enumerate(turns):
-        yield MatchProgress(
-            f"round {number + 1}, {scenario.name}, {contestant.name}", done, len(turns), next=contestant
-        )
+        words = f"round {number + 1}, {scenario.name}, {contestant.name}"
+        yield MatchProgress(words, done, len(turns), next=contestant)
         plan = RunPlan(
             contestant.target,
             scenario.workload(number),

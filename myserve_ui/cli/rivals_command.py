@@ -135,9 +135,8 @@ class Field:
 
     async def open_own(self) -> None:
         """Start the app, and wait until it answers."""
-        opened = await self._stack.enter_async_context(
-            open_own_app(self._asked, self._settings, self._line, self.bench)
-        )
+        opening = open_own_app(self._asked, self._settings, self._line, self.bench)
+        opened = await self._stack.enter_async_context(opening)
         self.own, *others = opened
         self.contestants.append(Contestant(OWN, self.own.target))
         self.contestants += [Contestant(f"{OWN}, {named.precision}", named.target) for named in others]
@@ -149,9 +148,8 @@ class Field:
         """Start everybody else, and wait until all answer."""
         settings = self._settings_of_rivals()
         for kind, name in BASELINES.items():
-            await self._enter(
-                name, running_rival(kind, settings, self.bench), only_in=SHORT if kind == NO_CACHE else None
-            )
+            place = SHORT if kind == NO_CACHE else None
+            await self._enter(name, running_rival(kind, settings, self.bench), only_in=place)
         for name, options in PEERS.items():
             await self._enter_peer(name, options)
         for server in self._asked.servers:

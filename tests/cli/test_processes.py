@@ -1,0 +1,42 @@
+"""Servers that wait for their turn stand still, and all go on before they are ended."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from myserve_ui.cli.processes import Bench
+
+SLEEPER = [sys.executable, "-c", "import time; time.sleep(60)"]
+
+
+async def stops(process: asyncio.subprocess.Process, *, stopped: bool) -> bool:
+    """Whether it comes to be stopped, or to run again, within a second."""
+    for _ in range(100):
+        state = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        if (state == "T") == stopped:
+            return True
+        await asyncio.sleep(0.01)
+    return False
+
+
+async def test_only_the_one_whose_turn_it_is_may_run():
+    bench = Bench()
+    first, second = [await asyncio.create_subprocess_exec(*SLEEPER, start_new_session=True) for _ in range(2)]
+    try:
+        bench.add("http://127.0.0.1:1", first)
+        bench.add("http://127.0.0.1:2", second)
+        bench.let_play("http://127.0.0.1:2/v1")
+        assert await stops(first, stopped=True)
+        assert await stops(second, stopped=False)
+        bench.let_play("http://elsewhere/v1")
+        assert await stops(second, stopped=True)
+        bench.let_all_play()
+        assert await stops(first, stopped=False)
+        assert await stops(second, stopped=False)
+    finally:
+        for process in (first, second):
+            process.kill()
+            await process.wait()
+    bench.let_all_play()  # of those that are gone, nothing is asked
