@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from pathlib import Path
+
+import psutil
 
 from myserve_ui.cli.processes import Bench
 
@@ -14,8 +15,7 @@ SLEEPER = [sys.executable, "-c", "import time; time.sleep(60)"]
 async def stops(process: asyncio.subprocess.Process, *, stopped: bool) -> bool:
     """Whether it comes to be stopped, or to run again, within a second."""
     for _ in range(100):
-        state = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
-        if (state == "T") == stopped:
+        if (psutil.Process(process.pid).status() == psutil.STATUS_STOPPED) == stopped:
             return True
         await asyncio.sleep(0.01)
     return False
