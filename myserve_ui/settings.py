@@ -43,6 +43,10 @@ QUIET_ENVIRONMENT = {
 }
 """Libraries that would call home, fetch code or chat on the console are told not to, unless the user says otherwise."""
 
+PATIENT_ENVIRONMENT = {"GOMP_SPINCOUNT": "1000"}
+"""Threads of a product that wait for each other go to sleep soon. By default they spin for milliseconds, and on a machine
+with anything else to do, be it the page or a second model, each product then waits for a core that only spins."""
+
 Origin = Annotated[str, Field(pattern=r"^(\*|https?://[^/,\s]+)$")]
 """What a browser sends as Origin: no path, no slash at the end."""
 
@@ -167,9 +171,12 @@ class Settings(BaseModel):
 
 
 def prepare_environment() -> None:
-    """Keep the libraries quiet and off the network. Only works before gradio and transformers are imported."""
+    """Keep the libraries quiet, off the network and off idle cores. Only works before torch and gradio are imported."""
     for name, value in QUIET_ENVIRONMENT.items():
         os.environ.setdefault(name, value)
+    if "OMP_WAIT_POLICY" not in os.environ:
+        for name, value in PATIENT_ENVIRONMENT.items():
+            os.environ.setdefault(name, value)
 
 
 def read_settings(arguments: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> Settings:

@@ -12,7 +12,7 @@ from gradio.routes import INTERNAL_ROUTES
 
 from myserve_ui.api.door import add_api
 from myserve_ui.errors import ModelLoadError
-from myserve_ui.server.service_builder import build_services
+from myserve_ui.server.service_builder import Services, build_services
 from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.settings import Settings
 from myserve_ui.ui.blocks import mount_ui
@@ -35,12 +35,13 @@ UNUSED_BROWSER_PATHS = (
 """Gradio's routes that the page does not use: they fetch from other sites, run code, or pass the queue by."""
 
 
-def create_app(settings: Settings) -> FastAPI:
+def create_app(settings: Settings, services: Services | None = None) -> FastAPI:
     """The whole app; its life span loads the default model and, at the end, drains. `app.state.service` is the service.
 
-    The browser app is mounted last: at "/" it takes every path that is not taken before.
+    `services` are those of `settings` if the caller has made them before. The browser app is mounted last: at "/" it
+    takes every path that is not taken before.
     """
-    services = build_services(settings)
+    services = services or build_services(settings)
     service = services.chat
     app = FastAPI(lifespan=_life_span(service), openapi_url=None, redirect_slashes=False)
     app.state.service = service

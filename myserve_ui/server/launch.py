@@ -13,9 +13,8 @@ import uvicorn
 from myserve_ui.errors import SettingsError
 from myserve_ui.models.cache_folder import remove_own_unfinished
 from myserve_ui.server.app_server import OPEN_PAGE_SECONDS, AppServer
-from myserve_ui.server.composition import create_app
 from myserve_ui.server.log_lines import set_up_logging
-from myserve_ui.server.service_builder import WILDCARDS
+from myserve_ui.server.service_builder import WILDCARDS, build_services
 from myserve_ui.settings import Settings
 
 
@@ -26,7 +25,12 @@ def run_app(settings: Settings, *, announce: Callable[[str], None], complain: Ca
     """
     set_up_logging(settings.log_level)
     listener = listen(settings.host, settings.port)
-    app = create_app(settings.model_copy(update={"port": listener.getsockname()[1]}))
+    settings = settings.model_copy(update={"port": listener.getsockname()[1]})
+    services = build_services(settings)
+    services.begin_loading()
+    from myserve_ui.server.composition import create_app  # late: it brings gradio, and meanwhile the weights load
+
+    app = create_app(settings, services)
     server = AppServer(
         uvicorn.Config(
             app,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from myserve_ui.bench.benchmark_service import BenchmarkService, OwnDoor
@@ -17,6 +18,7 @@ from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.models.loader import LoadOptions, load_model
 from myserve_ui.models.progress import OnProgress
 from myserve_ui.serving.chat_service import ChatService
+from myserve_ui.serving.early_load import EarlyLoad
 from myserve_ui.serving.engine_builder import EngineLimits
 from myserve_ui.serving.engine_pool import EnginePool, Load
 from myserve_ui.serving.request_stream import StreamLimits
@@ -33,12 +35,15 @@ class Services:
     chat: ChatService
     comparisons: Comparisons
     benchmarks: BenchmarkService
+    begin_loading: Callable[[], None]
+    """Start to load the default model at once, on a thread, for the first who asks for it."""
 
 
 def build_services(settings: Settings) -> Services:
     """Services over the model of `settings`, or over the echo where they say so."""
     bound_threads(settings.threads)
-    catalog, load = _echo() if settings.force_echo else _model(settings)
+    catalog, own_load = _echo() if settings.force_echo else _model(settings)
+    load = EarlyLoad(own_load)
     limits = EngineLimits(
         max_num_seqs=settings.max_num_seqs,
         max_num_batched_tokens=settings.max_num_batched_tokens,
@@ -57,7 +62,8 @@ def build_services(settings: Settings) -> Services:
         grace=settings.shutdown_grace,
     )
     store = RunStore(settings.data / RUNS_FOLDER)
-    return Services(chat, Comparisons(chat, pool), BenchmarkService(chat, pool, store, own=_own_door(settings)))
+    benchmarks = BenchmarkService(chat, pool, store, own=_own_door(settings))
+    return Services(chat, Comparisons(chat, pool), benchmarks, lambda: load.begin(catalog.default))
 
 
 def _own_door(settings: Settings) -> OwnDoor:
