@@ -36,7 +36,7 @@ NO_CACHE = "no-cache"
 BASELINES = {"generate": "plain generate, one at a time", "windows": "window batcher", NO_CACHE: "loop without a cache"}
 PEERS: dict[str, tuple[str, ...]] = {
     "transformers serve": (),
-    "transformers serve, continuous batching": ("--continuous-batching",),
+    "transformers serve, continuous batching": ("--continuous-batching", "--cb-max-memory-percent", "0.2"),
 }
 QUANTIZATION = {"full": (), "nf4": ("--quantization", "bnb-4bit"), "int8": ("--quantization", "bnb-8bit")}
 FULL_LENGTH = {"generation_config": '{"eos_token_id": -1, "do_sample": false}'}
