@@ -14,6 +14,7 @@ from myserve_ui.bench.workload import Workload, parse_lengths
 
 KEY_VARIABLE = "API_KEY"
 """A run keeps no key: whoever runs it again exports it under this name."""
+USUAL_URL = "http://127.0.0.1:7860/v1"
 Settings = Mapping[str, Any]
 
 
@@ -153,9 +154,13 @@ def _joined(levels: Sequence[float]) -> str:
 
 
 def _targets(settings: Settings) -> list[Mapping[str, Any]]:
-    return settings.get("targets") or [
+    """Whom a run measured; an app that was started for the run alone is looked for where the app usually is."""
+    targets = settings.get("targets") or [
         {"url": settings["url"], "model": model, "is_ours": True} for model in settings["models"]
     ]
+    if settings.get("starts_app"):
+        return [{**target, "url": USUAL_URL, "is_ours": True} for target in targets]
+    return list(targets)
 
 
 def _has_key(settings: Settings) -> bool:

@@ -51,6 +51,14 @@ def test_the_command_asks_for_the_same_benchmark(request_):
     assert asked.make_request(targets) == request_
 
 
+def test_a_run_that_started_the_app_starts_it_again():
+    told = document(PLAIN)
+    told["settings"]["starts_app"] = True
+    asked = read_bench_arguments(shlex.split(as_command(told))[4:])
+    assert (asked.servers, asked.precisions, asked.settings) == ((), ("full", "nf4"), ("--model", "m"))
+    assert "127.0.0.1:7860/v1/chat" in as_curl(told) and '"http://127.0.0.1:7860"' in as_gradio_client(told)
+
+
 def test_a_key_is_named_and_never_written():
     secret = NamedTarget(Target("http://127.0.0.1:1/v1", "m", "secret-key"), "full")
     told = document(replace(PLAIN, targets=(secret,)))
