@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ def main(arguments: Sequence[str]) -> int:
         if warning := exposure_warning(settings):
             complain(warning)
         prepare_environment()
+        gc.disable()  # until the app stands: importing makes a million objects and next to no garbage
         # Imported late: torch and gradio take seconds, and --help or a mistyped setting should not wait for them.
         from myserve_ui.server.launch import run_app
 

@@ -43,7 +43,7 @@ QUIET_ENVIRONMENT = {
 }
 """Libraries that would call home, fetch code or chat on the console are told not to, unless the user says otherwise."""
 
-PATIENT_ENVIRONMENT = {"GOMP_SPINCOUNT": "1000"}
+PATIENT_ENVIRONMENT = {"GOMP_SPINCOUNT": "3000"}
 """Threads of a product that wait for each other sleep soon. By default they spin for milliseconds, and on a machine
 with anything else to do, be it the page or a second model, each product then waits for a core that only spins."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import os
 import socket
 from collections.abc import Callable
@@ -31,6 +32,8 @@ def run_app(settings: Settings, *, announce: Callable[[str], None], complain: Ca
     from myserve_ui.server.composition import create_app  # late: it brings gradio, and meanwhile the weights load
 
     app = create_app(settings, services)
+    gc.freeze()  # what was imported stays, and need not be looked through again
+    gc.enable()
     server = AppServer(
         uvicorn.Config(
             app,
