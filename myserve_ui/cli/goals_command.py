@@ -6,18 +6,21 @@ import argparse
 import asyncio
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import httpx2
 from rich.console import Console
 from rich.table import Table
 
+from myserve_ui.bench.client import Target
 from myserve_ui.bench.goals import Goal, by_contestant, goal_scenarios, served_goals
 from myserve_ui.cli.bench_arguments import BenchArguments, read_bench_arguments
+from myserve_ui.cli.bench_command import open_own_app
 from myserve_ui.cli.bench_tables import number, plain_table
 from myserve_ui.cli.parsing import make_parser
-from myserve_ui.cli.processes import running_app
 from myserve_ui.cli.rivals_command import run_rivals
+from myserve_ui.cli.terminal import progress_line
 from myserve_ui.settings import Settings, read_settings
 from myserve_ui.speed_check import check_speed
 
@@ -47,7 +50,7 @@ async def check_goals(
     options: argparse.Namespace, asked: BenchArguments, settings: Settings, console: Console
 ) -> dict[str, Any]:
     """The `goals` document, its table shown. Raises ModelLoadError if the app cannot be started."""
-    goals = [await _time_start(asked)]
+    goals = [await _time_start(asked, settings, console)]
     goals += await asyncio.to_thread(check_speed, settings, lambda line: console.print(line, markup=False))
     document = await run_rivals(asked, settings, console, scenarios=goal_scenarios(options.scale))
     other = asked.servers[0].name or asked.servers[0].target.model if asked.servers else None
@@ -65,11 +68,17 @@ def goals_table(goals: Sequence[Goal]) -> Table:
     return table
 
 
-async def _time_start(asked: BenchArguments) -> Goal:
+async def _time_start(asked: BenchArguments, settings: Settings, console: Console) -> Goal:
     """From the command to the first token, the weights converted before."""
     begun = time.perf_counter()
-    async with running_app(asked.settings) as url, httpx2.AsyncClient(trust_env=False, timeout=60.0) as client:
-        body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
-        (await client.post(f"{url}/v1/chat/completions", json=body)).raise_for_status()
-        seconds = time.perf_counter() - begun
+    with progress_line(console) as line:
+        async with open_own_app(replace(asked, precisions=()), settings, line) as (named,):
+            await _ask_for_a_token(named.target)
+            seconds = time.perf_counter() - begun
     return Goal("start of the app to its first token", "s", START_SECONDS, seconds, is_ceiling=True)
+
+
+async def _ask_for_a_token(target: Target) -> None:
+    body = {"model": target.model, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
+    async with httpx2.AsyncClient(trust_env=False, timeout=60.0) as client:
+        (await client.post(f"{target.url}/chat/completions", json=body, headers=target.headers)).raise_for_status()
