@@ -11,8 +11,9 @@ from pathlib import Path
 from myserve_ui.bench.benchmark_request import BenchmarkRequest, NamedTarget
 from myserve_ui.bench.client import FIXED_LENGTH, NO_KEY, Target
 from myserve_ui.bench.loads import ClosedLoop, Load, OpenLoop, Ramp
+from myserve_ui.bench.prompt_file import read_prompts
 from myserve_ui.bench.summary import parse_limits
-from myserve_ui.bench.workload import Workload, parse_lengths, read_prompts
+from myserve_ui.bench.workload import Workload, parse_lengths
 from myserve_ui.cli.parsing import make_parser, split_numbers, split_words
 from myserve_ui.errors import InvalidRequestError
 
