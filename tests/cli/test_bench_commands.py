@@ -54,11 +54,11 @@ async def test_another_server_is_measured_kept_and_compared(echo_url: str, tmp_p
     assert comparison["is_paired"] and comparison["rows"][0]["latencies"]["ttft_ms"]["n"] == 4
 
 
-async def test_an_unknown_model_is_counts_and_one_sentence(echo_url: str, capsys) -> None:
-    assert await bench("--url", echo_url, "--model", "banana", *SMALL) == 1
+async def test_an_unknown_model_is_refused_before_anything_is_sent(echo_url: str, capsys) -> None:
+    assert await bench("--url", echo_url, "--model", "banana", *SMALL) == 2
     printed = capsys.readouterr()
-    assert json.loads(printed.out.splitlines()[-1])["rows"][0]["failed"] == 4
-    assert "Not one request was answered: HTTP 404: There is no model 'banana'" in printed.err.splitlines()[-1]
+    assert printed.out == ""
+    assert "has no model 'banana'; it lists echo." in printed.err.splitlines()[-1]
 
 
 async def test_lengths_over_the_context_are_counts_and_one_sentence(echo_url: str, capsys) -> None:
@@ -71,6 +71,13 @@ async def test_a_wrong_key_is_counts_and_one_sentence(make_service, capsys) -> N
         assert await bench("--url", f"{url}/v1", "--model", "echo", "--api-key", "wrong", *SMALL) == 1
         assert "The API key is wrong" in capsys.readouterr().err.splitlines()[-1]
         assert await bench("--url", f"{url}/v1", "--model", "echo", "--api-key", "right", *SMALL) == 0
+        assert await bench("--url", f"{url}/v1", "--api-key", "wrong", *SMALL) == 2
+        assert "/v1/models answers HTTP 401: The API key is wrong" in capsys.readouterr().err.splitlines()[-1]
+
+
+async def test_a_url_without_v1_is_asked_about(echo_url: str, capsys) -> None:
+    assert await bench("--url", echo_url.removesuffix("/v1"), *SMALL) == 2
+    assert capsys.readouterr().err.rstrip().endswith("does the URL end in /v1?")
 
 
 def test_a_server_that_is_not_there_is_counts_and_one_sentence(capsys) -> None:
@@ -86,7 +93,7 @@ def test_a_server_that_is_not_there_is_counts_and_one_sentence(capsys) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--url", URL], "lists no models"),
+        (["--url", URL], "http://127.0.0.1:1/v1 cannot be reached."),
         (["--url", "banana"], "no URL"),
         (["--url", URL, "--model", "m", "--concurrency", "0"], "concurrency must be in [1, 1024], got 0"),
         (["--url", URL, "--model", "m", "--concurrency", "10000"], "concurrency must be in [1, 1024], got 10000"),
@@ -98,9 +105,11 @@ def test_a_server_that_is_not_there_is_counts_and_one_sentence(capsys) -> None:
         (["--url", URL, "--model", "m", "--input-len", "9:3"], "input_len must be"),
         (["--url", URL, "--model", "m", "--output-len", "x"], "A length is a number"),
         (["--url", URL, "--model", "m", "--turns", "0"], "turns must be in"),
+        (["--url", URL, "--model", "m", "--seed", "-1"], "seed must be in"),
+        (["--url", URL, "--model", "m", "--seed", "1" + "0" * 30], "seed must be in"),
         (["--url", URL, "--model", "m", "--limits", "fast"], "limits are interactive"),
         (["--url", URL, "--model", "m", "--time-limit", "0"], "time_limit must be in"),
-        (["--url", URL, "--model", "m", "--prompts", "/nowhere/x.txt"], "cannot be read"),
+        (["--url", URL, "--model", "m", "--prompts", "/nowhere/x.txt"], "cannot be read: No such file"),
         (["--url", URL, "--model", "m", "--port", "1"], "--port is no option of bench"),
         (["--prot", "1"], "--prot is not an option"),
         (["--compare", "20200101-000000-abcd", "x"], "There is no run"),
