@@ -85,7 +85,7 @@ async def make_request(question: BenchQuestion, service: BenchmarkService, *, ow
 
 def make_loads(question: BenchQuestion) -> tuple[Load, ...]:
     """One load for each level, or a ramp over all of them."""
-    levels = tuple(dict.fromkeys(question.levels)) if question.load in ("closed", "open") else question.levels
+    levels = question.levels
     if not levels:
         raise InvalidRequestError("Give at least one load, such as 1, 4, 16.", param="levels")
     if len(levels) > MOST_LEVELS:

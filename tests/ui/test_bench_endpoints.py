@@ -97,6 +97,7 @@ def test_a_server_that_cannot_be_reached_is_counted_and_told(client: Client) -> 
         ({"models": 5}, "models must be a list of texts"),
         ({"levels": [0]}, "concurrency must be in"),
         ({"levels": [10_000]}, "concurrency must be in"),
+        ({"levels": [1, 1]}, "named 2 times"),
         ({"levels": [1.5]}, "whole number"),
         ({"levels": []}, "at least one load"),
         ({"levels": ["x"]}, "levels must be numbers"),
