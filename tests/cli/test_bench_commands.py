@@ -167,6 +167,16 @@ def test_a_file_that_can_be_written_is_left_as_it_is(tmp_path: Path) -> None:
     assert (tmp_path / "old.json").read_text() == "old"
 
 
+async def test_a_document_that_cannot_be_written_after_all_is_printed_and_exit_code_1(
+    echo_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.setattr("myserve_ui.cli.commands.check_json_file", lambda _path: None)
+    assert await bench("--url", echo_url, *SMALL, "--json", str(tmp_path)) == 1
+    printed = capsys.readouterr()
+    assert json.loads(printed.out.splitlines()[-1])["rows"][0]["completed"] == 4
+    assert "cannot be written: Is a directory. The document is on standard output." in printed.err
+
+
 async def test_prompts_of_a_file_are_named_and_counted(echo_url: str, tmp_path: Path, capsys) -> None:
     (tmp_path / "chats.txt").write_text("Hello\nHow are you?\n")
     assert await bench("--url", echo_url, *SMALL, "--prompts", str(tmp_path / "chats.txt")) == 0

@@ -130,6 +130,13 @@ def test_a_wrong_call_fails_with_the_sentence(client: Client, arguments: dict[st
         client.predict(**{**SMALL, **arguments}, api_name="/benchmark")
 
 
+def test_a_job_that_is_read_in_a_loop_tells_its_error_at_the_end(client: Client) -> None:
+    job = client.submit(requests=-3, api_name="/benchmark")
+    assert list(job) == []
+    with pytest.raises(AppError, match="requests must be in"):
+        job.result()
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "words"),
     [("/roofline", {"model": "q8"}, "There is no model"), ("/runs", {"run": "../x"}, "is no id of a run")],
