@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from myserve_ui.bench.client import Target
-from myserve_ui.bench.loads import Load
+from myserve_ui.bench.loads import Load, refuse_twice
 from myserve_ui.bench.summary import Limits, server_limits
 from myserve_ui.bench.workload import Workload
 from myserve_ui.errors import InvalidRequestError
@@ -51,6 +51,7 @@ class BenchmarkRequest:
             raise InvalidRequestError(
                 f"{len(self.targets)} models under {len(self.loads)} loads are over {MAX_ROWS} rows; ask for fewer."
             )
+        refuse_twice(self.loads)
         if not 0 < self.time_limit <= MAX_SECONDS:
             raise InvalidRequestError(
                 f"time_limit must be in (0, {MAX_SECONDS:g}] seconds, got {self.time_limit}.", param="time_limit"

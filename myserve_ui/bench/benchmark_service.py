@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ from myserve_ui.bench.machine_speed import measure_machine
 from myserve_ui.bench.roofline import MachineSpeed, ModelRoofline, count_sequences_that_fit, find_cost
 from myserve_ui.bench.run_comparison import compare_runs
 from myserve_ui.bench.run_store import RunListing, RunStore
+from myserve_ui.bench.server_facts import ask_models, choose_targets
 from myserve_ui.bench.sweep import CARD_POINTS, Surroundings, Sweep, SweepProgress
 from myserve_ui.core.model_info import ModelInfo
 from myserve_ui.core.versions import describe_versions
@@ -68,15 +69,22 @@ class BenchmarkService:
         info = self._find(name)
         return NamedTarget(Target(self.own.url, info.id, self.own.api_key), info.precision, is_ours=True)
 
-    def other_target(self, url: str, model: str, *, api_key: str = "", name: str = "") -> NamedTarget:
-        """A model of another server. Raises InvalidRequestError where that is not allowed."""
+    async def other_targets(
+        self, url: str, model: str, *, api_key: str = "", name: str = ""
+    ) -> tuple[NamedTarget, ...]:
+        """A model of another server, called `name`; the first that it lists for "", several with commas between.
+
+        Raises InvalidRequestError where that is not allowed or nothing is listed, ModelNotFoundError.
+        """
         if not self.own.measures_others:
             raise InvalidRequestError(
                 "Other servers can be measured from here only while the app listens on 127.0.0.1; "
                 "python -m myserve_ui bench --url measures them from anywhere.",
                 param="url",
             )
-        return NamedTarget(Target(url.rstrip("/"), model, api_key or NO_KEY), name or model)
+        target = Target(url.rstrip("/"), model, api_key or NO_KEY)
+        found = choose_targets(target, await ask_models(target), ())
+        return tuple(replace(named, precision=name or named.precision) for named in found)
 
     async def run(self, request: BenchmarkRequest, *, save: bool = True) -> AsyncGenerator[SweepProgress, None]:
         """Steps of a benchmark; the last one has the document, which is kept.

@@ -46,12 +46,12 @@ class ModelShape:
 def calculate_roofline(shape: ModelShape, device: Device, *, context: int = 1024) -> dict[str, Any]:
     """The `roofline` document of `shape` on `device`: the same numbers as a measured one, from the datasheet.
 
-    Raises InvalidRequestError for a device with no speed, or a negative context.
+    Raises InvalidRequestError for a device with no speed, or a context without a token.
     """
     if not device.bytes_per_s > 0 or (device.flops_per_s is not None and not device.flops_per_s > 0):
         raise InvalidRequestError("A device needs a bandwidth and, if any, a matrix rate above 0.", param="device")
-    if not 0 <= context <= 100_000_000:
-        raise InvalidRequestError(f"context must be in [0, 100000000], got {context}.", param="context")
+    if not 1 <= context <= 100_000_000:
+        raise InvalidRequestError(f"context must be in [1, 100000000], got {context}.", param="context")
     speed = MachineSpeed(device.bytes_per_s, device.flops_per_s or math.inf, device.name, "16 bits")
     cost = ModelCost(shape.weight_bytes, shape.parameters, shape.kv_bytes_per_token)
     document = ModelRoofline(speed, cost, shape.weight_bytes).document(

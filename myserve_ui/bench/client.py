@@ -100,7 +100,7 @@ async def _read_stream(
     async with request as response:
         if response.status_code != 200:
             await response.aread()
-            timing.error = f"HTTP {response.status_code}: {_message_of(response)}"
+            timing.error = status_words(response)
             return Outcome.REJECTED if response.status_code in REJECTIONS else Outcome.FAILED
         async for line in response.aiter_lines():
             if line.startswith("data:"):
@@ -156,6 +156,12 @@ def _is_url(url: str) -> bool:
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
+
+
+def status_words(response: httpx2.Response) -> str:
+    """HTTP 401: and the server's own words, if it has any; no full stop at the end. `response` has been read."""
+    words = _message_of(response).strip().rstrip(".")
+    return f"HTTP {response.status_code}: {words}" if words else f"HTTP {response.status_code}"
 
 
 def _message_of(response: httpx2.Response) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,6 +67,13 @@ class Arrival:
     """Seconds after the start; None: as soon as there is a place."""
     places: int | None
     """So many at once, with this one; None: whoever is still on the way."""
+
+
+def refuse_twice(loads: Sequence[Load]) -> None:
+    """Raises InvalidRequestError if a load is named twice: its second run would find the first one's prompts cached."""
+    for load, number in Counter(loads).items():
+        if number > 1:
+            raise InvalidRequestError(f"The load of {load_words(load)} is named {number} times; name it once.")
 
 
 def plan_arrivals(load: Load, count: int, generator: random.Random) -> Iterator[Arrival]:

@@ -63,6 +63,7 @@ def as_gradio_client(document: Mapping[str, Any]) -> str:
         written = "".join(f"    {name}={value},\n" for name, value in arguments.items())
         lines += [f"job = client.submit(\n{written})", "for step in job:"]
         lines.append('    print(step["rows"] if "rows" in step else step["text"])')
+        lines.append("job.result()  # raises what went wrong, which the loop does not")
     return "\n".join([*lines, "client.close()", ""])
 
 

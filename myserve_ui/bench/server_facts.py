@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx2
 
 from myserve_ui.bench.benchmark_request import NamedTarget
-from myserve_ui.bench.client import Target, send
+from myserve_ui.bench.client import Target, send, status_words
 from myserve_ui.bench.records import Outcome
 from myserve_ui.bench.workload import PlannedRequest
 from myserve_ui.core.model_info import LoadState, ModelInfo
@@ -19,33 +19,58 @@ from myserve_ui.errors import InvalidRequestError, ModelNotFoundError
 
 LOAD_SECONDS, ASK_AGAIN_SECONDS, PATIENCE = 600.0, 1.0, 60.0
 LOADING = "HTTP 503"
+MOST_NAMES = 12
 Transport = httpx2.AsyncBaseTransport | None
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What a server lists, or in a sentence why that is nothing."""
+
+    models: tuple[ModelInfo, ...] = ()
+    problem: str = ""
 
 
 async def list_models(target: Target, *, transport: Transport = None) -> tuple[ModelInfo, ...]:
     """What the server of `target` lists, with what it tells beyond OpenAI's fields; empty if it tells nothing."""
+    return (await ask_models(target, transport=transport)).models
+
+
+async def ask_models(target: Target, *, transport: Transport = None) -> Listing:
+    """As `list_models`, with the reason where there is nothing. Never raises."""
+    place = f"{target.url}/models"
     try:
         async with _client(transport) as client:
-            answer = await client.get(f"{target.url}/models", headers=target.headers)
-            return tuple(_read_model(entry) for entry in answer.json()["data"])
-    except (httpx2.HTTPError, OSError, ValueError, KeyError, TypeError, AttributeError):
-        return ()
+            answer = await client.get(place, headers=target.headers)
+        if answer.status_code != 200:
+            return Listing(problem=f"{place} answers {status_words(answer)}{_hint(target, answer.status_code)}")
+        models = tuple(_read_model(entry) for entry in answer.json()["data"])
+    except httpx2.TimeoutException:
+        return Listing(problem=f"{target.url} did not answer in time.")
+    except (httpx2.HTTPError, httpx2.InvalidURL, OSError):
+        return Listing(problem=f"{target.url} cannot be reached.")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return Listing(problem=f"{place} answers no list of models{_hint(target, 404)}")
+    return Listing(models, "" if models else f"{target.url} lists no models; name the one to measure.")
 
 
-def choose_targets(target: Target, models: Sequence[ModelInfo], precisions: Sequence[str]) -> tuple[NamedTarget, ...]:
-    """What to measure of a server that lists `models`: `target.model` (comma separated), or `precisions`, or its first.
+def choose_targets(target: Target, listing: Listing, precisions: Sequence[str]) -> tuple[NamedTarget, ...]:
+    """What to measure of a server: its `precisions`, or `target.model` (comma separated), or the first that it lists.
 
-    A server that lists nothing gets the names as they are. Raises ModelNotFoundError for a precision that it does not
-    list, InvalidRequestError where nothing is named and nothing listed.
+    A server that lists nothing gets the names as they are. Raises ModelNotFoundError for what a server that lists its
+    models does not list, InvalidRequestError with the reason where nothing is listed that is needed.
     """
+    models = listing.models
+    names = [name.strip() for name in target.model.split(",") if name.strip()]
+    if not models and (precisions or not names):
+        raise InvalidRequestError(listing.problem, param="model")
     if precisions:
         return tuple(_of_precision(target, models, precision) for precision in precisions)
-    names = [name.strip() for name in target.model.split(",") if name.strip()]
-    if not names and not models:
-        raise InvalidRequestError(
-            f"{target.url} lists no models (is it up, and the key right?); name one with --model.", param="model"
-        )
     known = {info.id: info.precision for info in models}
+    if models and (missing := [name for name in names if name not in known]):
+        raise ModelNotFoundError(
+            f"{target.url} has no model {missing[0][:80]!r}; it lists {_joined(list(known))}.", param="model"
+        )
     return tuple(
         NamedTarget(replace(target, model=name), known.get(name) or name) for name in (names or [models[0].id])
     )
@@ -67,8 +92,18 @@ def _of_precision(target: Target, models: Sequence[ModelInfo], precision: str) -
     for info in models:
         if precision in (info.precision, info.id):
             return NamedTarget(replace(target, model=info.id), info.precision or info.id)
-    known = ", ".join(info.precision or info.id for info in models) or "nothing"
+    known = _joined([info.precision or info.id for info in models])
     raise ModelNotFoundError(f"The server has no {precision[:40]!r}; it lists {known}.", param="precisions")
+
+
+def _joined(names: Sequence[str]) -> str:
+    more = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _hint(target: Target, status: int) -> str:
+    """What is often forgotten, as the end of a sentence."""
+    return "; does the URL end in /v1?" if status == 404 and not target.url.endswith("/v1") else "."
 
 
 def _read_model(entry: dict[str, Any]) -> ModelInfo:

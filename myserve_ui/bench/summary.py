@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -11,6 +12,8 @@ from myserve_ui.bench.records import Outcome, RequestRecord
 from myserve_ui.errors import InvalidRequestError
 
 SHARES = {"p50": 50, "p90": 90, "p95": 95, "p99": 99}
+NUMBERS = re.compile(r"(?<!HTTP )(?<!\d)\d+(?:[.,]\d+)*")
+MOST_ERRORS = 5
 FEW = 100
 """A 99th percentile of fewer requests is one of the slowest, and is marked."""
 
@@ -102,8 +105,19 @@ def summarise(records: Sequence[RequestRecord], limits: Limits | None = None) ->
         "itl_ms": percentiles_ms([gap for record in completed for gap in record.inter_token_latencies]),
         "e2e_ms": percentiles_ms([record.e2e for record in completed]),
         "e2e_from_arrival_ms": percentiles_ms([record.e2e_from_arrival for record in completed]),
-        "errors": dict(Counter(record.error for record in records if record.error).most_common(5)),
+        "errors": count_errors([record.error for record in records if record.error]),
     }
+
+
+def count_errors(errors: Sequence[str]) -> dict[str, int]:
+    """The most frequent errors; those that differ by numbers alone, but for the HTTP status, are one: the first."""
+    examples: dict[str, str] = {}
+    counts: Counter[str] = Counter()
+    for error in errors:
+        kind = NUMBERS.sub("#", error)
+        examples.setdefault(kind, error)
+        counts[kind] += 1
+    return {examples[kind]: number for kind, number in counts.most_common(MOST_ERRORS)}
 
 
 def is_good(record: RequestRecord, limits: Limits) -> bool:

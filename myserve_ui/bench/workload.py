@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import random
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 from myserve_ui.bench.loads import Arrival, Load, load_words, plan_arrivals
 from myserve_ui.errors import InvalidRequestError
@@ -18,6 +14,8 @@ WORDS = (
     *("sister", "wagon", "mirror", "thunder", "basket", "orange", "needle"),
 )
 MAX_REQUESTS, MAX_TURNS, MAX_LENGTH = 100_000, 64, 1_000_000
+MAX_SEED = 2**63 - 1
+"""What every reader of a run's JSON can hold."""
 WORDS_PER_TOKEN = 1.0
 """Common English words are a token each for most vocabularies; what was sent is read from the server's usage."""
 
@@ -72,6 +70,8 @@ class Workload:
                 f"shared_prefix must be in [0, {MAX_LENGTH}] tokens, got {self.shared_prefix_tokens}.",
                 param="shared_prefix",
             )
+        if not 0 <= self.seed <= MAX_SEED:
+            raise InvalidRequestError(f"seed must be in [0, 2^63 - 1], got {str(self.seed)[:40]}.", param="seed")
         for name, lengths in (("input_len", self.prompt_tokens), ("output_len", self.output_tokens)):
             if not 1 <= lengths.low <= lengths.high <= MAX_LENGTH:
                 raise InvalidRequestError(
@@ -105,23 +105,6 @@ class Workload:
         return " ".join(generator.choices(WORDS, k=max(round(length * WORDS_PER_TOKEN), 1)))
 
 
-def read_prompts(path: Path) -> tuple[str, ...]:
-    """Prompts of a file: one a line, or ShareGPT-like JSON (a list of {"conversations": [{"value"}, ...]} or strings).
-
-    Raises InvalidRequestError if it cannot be read or holds none.
-    """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidRequestError(
-            f"The prompts of {path.name} cannot be read as UTF-8 text.", param="prompts"
-        ) from error
-    prompts = tuple(_from_json(text) if text.lstrip().startswith("[") else (line.strip() for line in text.splitlines()))
-    if not any(prompts):
-        raise InvalidRequestError(f"{path.name} holds no prompt; write one a line.", param="prompts")
-    return tuple(prompt for prompt in prompts if prompt)
-
-
 def parse_lengths(text: str) -> Lengths:
     """ "32" or "64:400". Raises InvalidRequestError."""
     low, _, high = text.partition(":")
@@ -129,19 +112,3 @@ def parse_lengths(text: str) -> Lengths:
         return Lengths(int(low), int(high or low))
     except ValueError:
         raise InvalidRequestError(f"A length is a number or low:high, such as 64:400; got {text[:40]!r}.") from None
-
-
-def _from_json(text: str) -> Iterator[str]:
-    try:
-        entries = json.loads(text)
-    except json.JSONDecodeError:
-        raise InvalidRequestError("The prompts begin like JSON and are none.", param="prompts") from None
-    for entry in entries:
-        yield entry if isinstance(entry, str) else _first_turn(entry)
-
-
-def _first_turn(entry: Any) -> str:
-    turns: Sequence[Any] = entry.get("conversations", []) if isinstance(entry, dict) else []
-    first = turns[0] if turns else {}
-    value = first.get("value", "") if isinstance(first, dict) else ""
-    return value if isinstance(value, str) else ""

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from myserve_ui.bench.benchmark_request import BenchmarkRequest, NamedTarget
 from myserve_ui.bench.client import FIXED_LENGTH, NO_KEY, Target
-from myserve_ui.bench.loads import ClosedLoop, Load, OpenLoop, Ramp
+from myserve_ui.bench.loads import ClosedLoop, Load, OpenLoop, Ramp, refuse_twice
+from myserve_ui.bench.prompt_file import read_prompts
 from myserve_ui.bench.summary import parse_limits
-from myserve_ui.bench.workload import Workload, parse_lengths, read_prompts
+from myserve_ui.bench.workload import Workload, parse_lengths
 from myserve_ui.cli.parsing import make_parser, split_numbers, split_words
 from myserve_ui.errors import InvalidRequestError
 
@@ -169,6 +170,7 @@ def _read_loads(options: argparse.Namespace) -> tuple[Load, ...]:
         loads.append(Ramp(_closed(options.ramp, "--ramp")))
     if options.ramp_rate:
         loads.append(Ramp(_open(options.ramp_rate, "--ramp-rate", options.burstiness)))
+    refuse_twice(loads)
     return tuple(loads)
 
 

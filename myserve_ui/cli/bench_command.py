@@ -17,7 +17,7 @@ from myserve_ui.bench.document import read_document
 from myserve_ui.bench.local_machine import measure_for, surroundings_of
 from myserve_ui.bench.run_comparison import compare_runs
 from myserve_ui.bench.run_store import RUNS_FOLDER, RunStore
-from myserve_ui.bench.server_facts import choose_targets, list_models, wait_until_ready
+from myserve_ui.bench.server_facts import ask_models, choose_targets, wait_until_ready
 from myserve_ui.bench.sweep import Surroundings, Sweep
 from myserve_ui.cli.bench_arguments import BenchArguments
 from myserve_ui.cli.bench_tables import circumstances, comparison_table, results_table
@@ -123,7 +123,7 @@ async def _sweep(request: BenchmarkRequest, surroundings: Surroundings, line: Pr
 
 async def targets_of(target: Target, precisions: Sequence[str], name: str) -> tuple[NamedTarget, ...]:
     """What to measure of a server; `name` is what the table calls it. Raises as choose_targets."""
-    targets = choose_targets(target, await list_models(target), precisions)
+    targets = choose_targets(target, await ask_models(target), precisions)
     return tuple(replace(named, precision=name or named.precision) for named in targets)
 
 
@@ -131,4 +131,6 @@ def _check_that_something_came(document: dict[str, Any]) -> None:
     if any(row["completed"] for row in document["rows"]):
         return
     errors = [error for row in document["rows"] for error in row["errors"]]
-    raise GenerationFailedError(f"Not one request was answered: {errors[0] if errors else 'the time was over'}.")
+    raise GenerationFailedError(
+        f"Not one request was answered: {errors[0].rstrip('.') if errors else 'the time was over'}."
+    )

@@ -9,6 +9,7 @@ from rich import box
 from rich.table import Table
 
 from myserve_ui.bench.loads import load_words, read_load
+from myserve_ui.bench.row_words import lengths_words, prompt_words, tpot_words
 
 NOTHING = "–"
 METHOD = "times in ms, percentiles by nearest rank (* of fewer than 100 requests)"
@@ -43,8 +44,8 @@ def circumstances(document: Document) -> Iterator[str]:
     """What the numbers depend on, a line each."""
     settings, machine = document["settings"], document["machine"]
     yield (
-        f"{settings['requests']} requests a row, prompts {settings['prompt_tokens']}, answers "
-        f"{settings['output_tokens']} tokens, seed {settings['seed']}; {METHOD}"
+        f"{settings['requests']} requests a row, prompts of {prompt_words(settings, document['rows'])}, answers of "
+        f"{lengths_words(settings['output_tokens'])} tokens, seed {settings['seed']}; {METHOD}"
     )
     if machine.get("bytes_per_s"):
         yield (
@@ -57,6 +58,8 @@ def circumstances(document: Document) -> Iterator[str]:
         if split := row.get("server_ms"):
             words = ", ".join(f"{part} {number(split[part])}" for part in ("queue", "prefill", "decode"))
             yield f"{model_words(row)}, {load_words(read_load(row['load']))}: on the server {words} ms on average"
+        if few := tpot_words(row):
+            yield f"{model_words(row)}, {load_words(read_load(row['load']))}: {few}"
         for error, count in row["errors"].items():
             yield f"{row['precision'] or row['model']}, {load_words(read_load(row['load']))}: {count} x {error}"
     if any((row["roofline_share"] or 0) > 1 for row in document["rows"]):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from myserve_ui.cli.arguments import ReportArguments, read_fidelity_arguments, read_perplexity_arguments, read_text
+from myserve_ui.cli.json_file import check_json_file, write_json_file
 from myserve_ui.errors import InvalidRequestError, MyServeError, SettingsError
 from myserve_ui.settings import prepare_environment, read_settings
 
@@ -75,6 +76,7 @@ def _run(name: str, arguments: list[str]) -> int:
 
 
 def _report(asked: ReportArguments, kind: str) -> None:
+    check_json_file(asked.json)
     prepare_environment()
     settings = read_settings(asked.settings)
     text = read_text(asked.text, HELD_OUT_TEXT)
@@ -91,6 +93,7 @@ def _bench(arguments: list[str]) -> None:
     from myserve_ui.cli.bench_arguments import read_bench_arguments
 
     asked = read_bench_arguments(arguments)
+    check_json_file(asked.options.json)
     settings = read_settings(asked.settings)
     prepare_environment()
     from myserve_ui.cli.bench_command import run_bench
@@ -111,6 +114,7 @@ def _goals(arguments: list[str]) -> None:
     from myserve_ui.cli.terminal import make_console
 
     options, asked, settings = read_goals_arguments(arguments)
+    check_json_file(options.json)
     _deliver(asyncio.run(check_goals(options, asked, settings, make_console())), options.json)
 
 
@@ -119,6 +123,7 @@ def _roofline(arguments: list[str]) -> None:
     from myserve_ui.cli.terminal import make_console
 
     options, rest = read_roofline_arguments(arguments)
+    check_json_file(options.json)
     console = make_console()
     if options.calculate:
         document = calculate(options, rest)
@@ -144,9 +149,5 @@ def _rival(arguments: list[str]) -> None:
 
 def _deliver(document: dict[str, Any], path: str | None) -> None:
     line = json.dumps(document, allow_nan=False)
-    if path is not None:
-        try:
-            Path(path).write_text(line + "\n", encoding="utf-8")
-        except OSError as error:
-            tell(f"{path} cannot be written: {error.strerror}. The document is on standard output.")
     print(line, flush=True)
+    write_json_file(path, line)

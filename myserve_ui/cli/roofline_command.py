@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
@@ -45,7 +46,12 @@ def _add_numbers(parser: argparse.ArgumentParser) -> None:
     device = parser.add_argument_group("the device")
     names = ", ".join(device.name for device in DEVICES)
     device.add_argument("--device", metavar="NAME", help=f"by its datasheet: {names}")
-    device.add_argument("--bandwidth", type=float, metavar="GB/s", help="of one that is not in the table")
+    device.add_argument(
+        "--bandwidth",
+        type=float,
+        metavar="GB/s",
+        help="of one that is not in the table, or in place of its datasheet's",
+    )
     device.add_argument("--teraflops", type=float, metavar="N", help="its dense 16-bit matrix rate, if known")
     device.add_argument("--memory", type=float, metavar="GB", help="its memory")
 
@@ -90,7 +96,14 @@ def show(document: dict[str, Any], console: Console) -> None:
 
 def _device(options: argparse.Namespace) -> Device:
     if options.device is not None:
-        return find_device(options.device)
+        return _changed(find_device(options.device), options)
     if options.bandwidth is None or options.memory is None:
         raise InvalidRequestError("--calculate needs a device: --device NAME, or --bandwidth and --memory.")
     return Device("a device", options.memory, options.bandwidth, options.teraflops, "as given")
+
+
+def _changed(device: Device, options: argparse.Namespace) -> Device:
+    """`device` with the numbers that are given in place of its datasheet's."""
+    numbers = {"gb_per_s": options.bandwidth, "teraflops": options.teraflops, "memory_gb": options.memory}
+    given = {name: number for name, number in numbers.items() if number is not None}
+    return replace(device, **given, source=f"{device.source}; {', '.join(given)} as given") if given else device

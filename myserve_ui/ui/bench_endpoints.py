@@ -13,7 +13,7 @@ from myserve_ui.bench.benchmark_request import BenchmarkRequest
 from myserve_ui.bench.benchmark_service import BenchmarkService
 from myserve_ui.bench.sweep import SweepProgress
 from myserve_ui.errors import InvalidRequestError, MyServeError
-from myserve_ui.ui.bench_request import BenchQuestion, make_request
+from myserve_ui.ui.bench_request import LARGEST, BenchQuestion, make_request
 from myserve_ui.ui.bench_run import ONE_AT_A_TIME, own_url
 from myserve_ui.ui.heartbeat import with_heartbeat
 
@@ -62,12 +62,12 @@ class BenchEndpoints:
         TTFT, TPOT and E2E such as "500,30,-". seed: equal seeds ask alike. warm_up: whether requests that are not
         counted come first. shared_prefix_tokens: tokens that all prompts begin with. turns: requests of one
         conversation. prompts: texts to ask in turn. url, url_model, api_key: another OpenAI-compatible server to
-        measure beside; the key is not kept. The last value has id (of /runs), rows (milliseconds, nearest rank),
-        differences with 95 % intervals, machine, versions, stopped.
+        measure beside, url with /v1, its first model if url_model is empty; the key is not kept. The last value has id
+        (of /runs), rows (milliseconds, nearest rank), differences with 95 % intervals, machine, versions, stopped.
         """
         given = {name: value for name, value in locals().items() if name not in ("self", "request")}
         try:
-            asked = make_request(_question(given), self._service, own_url=own_url(request, self._service))
+            asked = await make_request(_question(given), self._service, own_url=own_url(request, self._service))
             async with aclosing(_values(self._service, asked)) as values:
                 async for value in values:
                     yield value
@@ -134,7 +134,9 @@ def _levels(levels: Any) -> tuple[float, ...]:
     if levels is None:
         return (1, 4, 16)
     values = levels if isinstance(levels, list) else [levels]
-    if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+    if not all(
+        isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST for value in values
+    ):
         raise InvalidRequestError("levels must be numbers, such as [1, 4, 16].", param="levels")
     return tuple(map(float, values))
 

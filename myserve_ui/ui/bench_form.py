@@ -9,7 +9,7 @@ from typing import Any
 
 import gradio as gr
 
-from myserve_ui.bench.workload import read_prompts
+from myserve_ui.bench.prompt_file import read_prompts
 from myserve_ui.core.model_info import ModelInfo
 from myserve_ui.errors import InvalidRequestError
 from myserve_ui.ui.bench_request import ARRIVALS, LIMITS, LOAD_KINDS, BenchQuestion, split_levels
@@ -111,13 +111,11 @@ def _draw_sizes() -> dict[str, Any]:
     with gr.Row(elem_classes="questions"):
         return {
             "requests": gr.Number(
-                16, precision=0, minimum=1, label="Requests", info="for each model and load", elem_id="bench-requests"
+                16, precision=0, label="Requests", info="for each model and load", elem_id="bench-requests"
             ),
             "prompt_tokens": _length_box("Prompt tokens", "bench-prompt"),
             "output_tokens": _length_box("Answer tokens", "bench-answer"),
-            "time_limit": gr.Number(
-                600, minimum=1, label="Time limit, s", info="ends everything", elem_id="bench-time-limit"
-            ),
+            "time_limit": gr.Number(600, label="Time limit, s", info="ends everything", elem_id="bench-time-limit"),
         }
 
 
@@ -130,7 +128,7 @@ def _draw_more() -> dict[str, Any]:
         arrivals = gr.Dropdown(
             ARRIVALS, value="poisson", label="Arrivals", info="of rates", filterable=False, interactive=False
         )
-        burstiness = gr.Number(1.0, minimum=0.01, label="Shape", info="of gamma; 1 is Poisson", interactive=False)
+        burstiness = gr.Number(1.0, label="Shape", info="of gamma; 1 is Poisson", interactive=False)
         limits = gr.Dropdown(
             LIMITS,
             value="server",
@@ -141,12 +139,12 @@ def _draw_more() -> dict[str, Any]:
         )
         seed = gr.Number(0, precision=0, label="Seed", info="equal seeds ask alike")
     with gr.Row(elem_classes="questions"):
-        shared = gr.Number(0, precision=0, minimum=0, label="Shared prefix", info="tokens at every prompt's start")
-        turns = gr.Number(1, precision=0, minimum=1, label="Turns", info="of one conversation")
+        shared = gr.Number(0, precision=0, label="Shared prefix", info="tokens at every prompt's start")
+        turns = gr.Number(1, precision=0, label="Turns", info="of one conversation")
         warm_up = gr.Checkbox(True, label="Warm up", info="at the load's own size, not counted")
     prompts = gr.File(
         label="Prompts: one a line, or ShareGPT-like JSON",
-        file_types=[".txt", ".json"],
+        file_types=[".txt", ".json", ".jsonl"],
         type="filepath",
         height=110,
         elem_id="bench-prompts",
@@ -177,7 +175,9 @@ def _draw_other(*, may_leave: bool) -> dict[str, Any]:
                 elem_id="bench-url",
                 scale=2,
             ),
-            "url_model": gr.Textbox(label="Its model", info="as it calls it", max_lines=1, elem_id="bench-url-model"),
+            "url_model": gr.Textbox(
+                label="Its model", info="as it calls it; empty: its first", max_lines=1, elem_id="bench-url-model"
+            ),
             "api_key": gr.Textbox(
                 label="Its key", type="password", info="never kept and never shown", elem_id="bench-key"
             ),

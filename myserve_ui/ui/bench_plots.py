@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from myserve_ui.ui.bench_tables import decimal
@@ -18,7 +19,7 @@ from myserve_ui.ui.bench_words import (
     model_words,
     models_of,
 )
-from myserve_ui.ui.svg_plot import Axis, Mark, Plot, Series, draw, fitting_axis, linear_axis, log_axis
+from myserve_ui.ui.svg_plot import NUM_HUES, Axis, Mark, Plot, Series, draw, fitting_axis, linear_axis, log_axis
 
 LEVEL_NAMES = {
     "closed": "requests at once",
@@ -61,12 +62,16 @@ def percentile_plots(document: Document) -> list[str]:
 
 
 def distribution_plots(document: Document) -> list[str]:
-    """Which share of the answers was complete after how long: a plot for each kind of load, a curve for each row."""
+    """Which share of the answers was complete after how long: a plot for each kind of load, a curve for each row.
+
+    Every curve has a colour of its own, unlike other plots, where colours are models: loads cross each other here.
+    """
     kinds = dict.fromkeys(row["load"]["kind"] for row in document["rows"])
     plots = []
     for kind in kinds:
         rows = {index: row for index, row in enumerate(document["rows"]) if row["load"]["kind"] == kind}
-        curves = tuple(curve for index, row in rows.items() if (curve := _distribution(document, index, row)))
+        found = [curve for index, row in rows.items() if (curve := _distribution(document, index, row))]
+        curves = tuple(replace(curve, hue=n % NUM_HUES, dash=n // NUM_HUES) for n, curve in enumerate(found))
         if curves:
             x = fitting_axis("end to end, ms", [mark.x for curve in curves for mark in curve.marks])
             y = Axis("share of answers", 0.0, 1.0, tuple((step / 4, f"{25 * step} %") for step in range(5)))
@@ -181,6 +186,5 @@ def _distribution(document: Document, index: int, row: Row) -> Series | None:
     for rank in range(every, len(times) + every, every):
         rank = min(rank, len(times))
         marks += [Mark(times[rank - 1], marks[-1].y, ""), Mark(times[rank - 1], rank / len(times), "")]
-    dash = [load_words(load) for load in loads_of(document)].index(load_words(row["load"]))
     name = f"{legend_words(document, row)}, {load_words(row['load'])}"
-    return Series(name, tuple(marks), hue_of(document, row), dash, has_dots=False)
+    return Series(name, tuple(marks), has_dots=False)

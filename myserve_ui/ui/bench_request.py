@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
@@ -25,6 +24,8 @@ LIMITS = [("server: 2 s, 100 ms a token", "server"), ("interactive: 500 ms, 30 m
 CONSTANT = 1e6
 """A shape of gamma whose gaps are equal to a thousandth."""
 MOST_LEVELS = 64
+LARGEST = 1e300
+"""Whole numbers above it have no float."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +53,15 @@ class BenchQuestion:
     api_key: str = ""
 
 
-def make_request(question: BenchQuestion, service: BenchmarkService, *, own_url: str) -> BenchmarkRequest:
-    """The benchmark; `own_url` is where this app reaches itself. Raises InvalidRequestError, ModelNotFoundError."""
+async def make_request(question: BenchQuestion, service: BenchmarkService, *, own_url: str) -> BenchmarkRequest:
+    """The benchmark; `own_url` is where this app reaches itself, and another server is asked for its models.
+
+    Raises InvalidRequestError, ModelNotFoundError.
+    """
     own = [service.own_target(name) for name in dict.fromkeys(question.models)]
     targets = [replace(named, target=replace(named.target, url=own_url)) for named in own]
     if question.url.strip():
-        targets.append(_other_target(question, service))
+        targets += await _other_targets(question, service)
     if not targets:
         raise InvalidRequestError("Nothing to measure: choose a model, or give the URL of a server.", param="models")
     return BenchmarkRequest(
@@ -81,7 +85,7 @@ def make_request(question: BenchQuestion, service: BenchmarkService, *, own_url:
 
 def make_loads(question: BenchQuestion) -> tuple[Load, ...]:
     """One load for each level, or a ramp over all of them."""
-    levels = tuple(dict.fromkeys(question.levels)) if question.load in ("closed", "open") else question.levels
+    levels = question.levels
     if not levels:
         raise InvalidRequestError("Give at least one load, such as 1, 4, 16.", param="levels")
     if len(levels) > MOST_LEVELS:
@@ -104,12 +108,12 @@ def split_levels(text: str) -> tuple[float, ...]:
         raise InvalidRequestError(f"Loads are numbers, such as 1, 4, 16; got {text[:40]!r}.", param="levels") from None
 
 
-def _other_target(question: BenchQuestion, service: BenchmarkService) -> NamedTarget:
+async def _other_targets(question: BenchQuestion, service: BenchmarkService) -> tuple[NamedTarget, ...]:
     """A peer, called by its address. Its key goes to its URL alone."""
     url = question.url.strip().rstrip("/")
     if (address := _address(url)) is None:
         raise InvalidRequestError(f"{url[:60]!r} is no URL; it begins with http:// or https://.", param="url")
-    return service.other_target(url, question.url_model.strip(), api_key=question.api_key.strip(), name=address)
+    return await service.other_targets(url, question.url_model.strip(), api_key=question.api_key.strip(), name=address)
 
 
 def _address(url: str) -> str | None:
@@ -130,6 +134,8 @@ def _shape(question: BenchQuestion) -> float:
 
 
 def _integer(name: str, value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
     number = _number(name, value)
     if not number.is_integer():
         raise InvalidRequestError(f"{name} must be a whole number, got {number:g}.", param=name)
@@ -137,9 +143,9 @@ def _integer(name: str, value: object) -> int:
 
 
 def _number(name: str, value: object) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-        raise InvalidRequestError(f"{name} must be a number, got {str(value)[:40]!r}.", param=name)
-    return float(value)
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST:
+        return float(value)
+    raise InvalidRequestError(f"{name} must be a number, got {str(value)[:40]!r}.", param=name)
 
 
 def _one_of(name: str, choices: Sequence[tuple[str, str]], value: object) -> str:

@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 
 WAITING = '<p class="working">Waiting for its turn: one benchmark runs at a time.</p>'
 STOPPED = '<p class="fine">Stopped.</p>'
+UNREADABLE = "One of the values above cannot be used; check them and run again."
 NOTHING = '<p class="fine">Stopped before anything was measured.</p>'
 ONE_AT_A_TIME: dict[str, Any] = {"concurrency_limit": 1, "concurrency_id": "bench"}
 LONGEST_WIND_UP = 10.0
@@ -53,6 +54,7 @@ class BenchRun:
         outputs = [self._start, self._stop, self.progress, *self._results.outputs]
         begun = self._start.click(self.on_begin, None, outputs, queue=False, trigger_mode="once", **QUIET)
         run = begun.then(self.on_run, self._form.inputs, outputs, **ONE_AT_A_TIME, **QUIET)
+        run.failure(self.on_unreadable, None, outputs, queue=False, **QUIET)
         stopped = self._stop.click(None, None, None, cancels=[run], queue=False, **QUIET).then(
             self.on_stop, None, outputs, queue=False, **QUIET
         )
@@ -66,7 +68,7 @@ class BenchRun:
         """Run one benchmark. Whatever goes wrong ends in a sentence, and the form stays as it is."""
         watch = self._watches[request.session_hash] = _Watch(await self._newest_run())
         try:
-            asked = make_request(self._form.read(inputs), self._service, own_url=own_url(request, self._service))
+            asked = await make_request(self._form.read(inputs), self._service, own_url=own_url(request, self._service))
             async with aclosing(self._updates(asked)) as updates:
                 async for update in updates:
                     yield update
@@ -78,6 +80,10 @@ class BenchRun:
         finally:
             watch.has_ended.set()
         self._watches.pop(request.session_hash, None)
+
+    def on_unreadable(self) -> Updates:
+        """Gradio refused a value before `on_run` saw it, such as a file of another kind."""
+        return self._buttons(running=False) | {self.progress: problem(UNREADABLE)}
 
     async def on_stop(self, request: gr.Request) -> Updates:
         """Show what was measured until now, as soon as it is kept."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
+from myserve_ui.bench.row_words import tpot_words
 from myserve_ui.ui.bench_comparison_view import differences_view
 from myserve_ui.ui.bench_plots import distribution_plots, limit_words, load_plots, percentile_plots
 from myserve_ui.ui.bench_roofline_plot import roofline_plot
@@ -29,8 +30,14 @@ def summary_view(document: Document) -> str:
     return (
         f'<p class="lead">{escape(words + stopped)}</p>{failures_view(document)}'
         f'<p class="fine">{escape(circumstances(document))} · {escape(limit_words(document))}</p>'
-        f"{_over_the_roof(document)}"
+        f"{_few_tpots(document)}{_over_the_roof(document)}"
     )
+
+
+def _few_tpots(document: Document) -> str:
+    """Which rows have a TPOT of fewer answers than were completed; empty if none has."""
+    words = [f"{row_words(row)}: {few}." for row in document["rows"] if (few := tpot_words(row))]
+    return f'<p class="fine">{escape(" ".join(words))}</p>' if words else ""
 
 
 def _over_the_roof(document: Document) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from myserve_ui.bench.loads import ClosedLoop, OpenLoop, Ramp, load_words as words_of_load, read_load
+from myserve_ui.bench.row_words import lengths_words, prompt_words
 from myserve_ui.ui.formatting import PRECISION_WORDS, count
 
 Document = Mapping[str, Any]
@@ -60,12 +61,6 @@ def loads_of(document: Document) -> list[Mapping[str, Any]]:
     return list({load_words(row["load"]): row["load"] for row in document["rows"]}.values())
 
 
-def lengths_words(lengths: str) -> str:
-    """32, or 64 to 400."""
-    low, _, high = lengths.partition(":")
-    return f"{low} to {high}" if high else low
-
-
 def circumstances(document: Document, rows: Sequence[Row] | None = None) -> str:
     """Model, precision, dtype, device, lengths, load, n and the percentile method of `rows` (all), in one line."""
     settings, rows = document["settings"], document["rows"] if rows is None else rows
@@ -76,7 +71,7 @@ def circumstances(document: Document, rows: Sequence[Row] | None = None) -> str:
         [
             "; ".join(models) or "nothing measured",
             _hardware(document["machine"]),
-            f"prompts of {_prompt_words(settings)}, answers of {lengths_words(settings['output_tokens'])} tokens",
+            f"prompts of {prompt_words(settings, rows)}, answers of {lengths_words(settings['output_tokens'])} tokens",
             ", ".join(loads),
             f"n = {' to '.join(map(str, dict.fromkeys((numbers[0], numbers[-1]))))} a point" if numbers else "n = 0",
             "percentiles by nearest rank",
@@ -87,18 +82,6 @@ def circumstances(document: Document, rows: Sequence[Row] | None = None) -> str:
 def _hardware(machine: Mapping[str, Any]) -> str:
     words = [str(word) for word in (machine.get("dtype"), machine.get("device")) if word]
     return " on ".join(words) or "device unknown"
-
-
-def _prompt_words(settings: Mapping[str, Any]) -> str:
-    words = lengths_words(settings["prompt_tokens"])
-    extra = []
-    if prompts := settings.get("prompts"):
-        words = f"a file ({prompts['count']:,})"
-    if shared := settings.get("shared_prefix_tokens"):
-        extra.append(f"{shared} shared")
-    if (turns := settings.get("turns") or 1) > 1:
-        extra.append(f"{turns} turns")
-    return f"{words} ({', '.join(extra)})" if extra else words
 
 
 def environment(document: Document) -> list[tuple[str, str]]:

@@ -86,7 +86,7 @@ def _draw_device() -> tuple[gr.Dropdown, list[Any]]:
             gr.Number(first.gb_per_s, label="Bandwidth, GB/s", info="memory, read", elem_id="calc-bandwidth"),
             gr.Number(first.memory_gb, label="Memory, GB", info="of the device"),
             gr.Number(first.teraflops, label="TFLOP/s", info="16 bits, dense; may be empty"),
-            gr.Number(1024, precision=0, minimum=0, label="Context", info="tokens of each sequence"),
+            gr.Number(1024, precision=0, label="Context", info="tokens of each sequence"),
         ]
     return device, boxes
 

@@ -3,7 +3,7 @@
 import pytest
 
 from myserve_ui.bench.records import Outcome, RequestRecord, spread_tokens
-from myserve_ui.bench.summary import Limits, is_good, nearest_rank, percentiles_ms, summarise
+from myserve_ui.bench.summary import Limits, count_errors, is_good, nearest_rank, percentiles_ms, summarise
 
 
 def record(index=0, *, sent=10.0, chunks=(11.0, 11.5, 12.0), end=12.0, outcome=Outcome.COMPLETED, tokens=3, **fields):
@@ -85,6 +85,15 @@ def test_a_row_counts_failures_apart():
     assert row["goodput"] == pytest.approx(1 / 89)
     assert row["ttft_ms"]["n"] == 2
     assert row["errors"] == {"HTTP 500: boom": 1, "HTTP 429: full": 1}
+
+
+def test_errors_that_differ_by_numbers_are_counted_together_and_statuses_apart():
+    long = [f"HTTP 400: The prompt has {number} tokens, over 8192." for number in ("33006", "33,007", "9")]
+    assert count_errors([*long, "HTTP 400: full", "HTTP 503: full"]) == {
+        long[0]: 3,
+        "HTTP 400: full": 1,
+        "HTTP 503: full": 1,
+    }
 
 
 def test_goodput_asks_for_every_limit():

@@ -165,6 +165,7 @@ async def test_a_ramp_is_one_row():
         ({"loads": ()}, "load"),
         ({"time_limit": 0}, "time_limit"),
         ({"loads": LOADS * 99}, "rows"),
+        ({"loads": LOADS * 2}, "named 2 times"),
     ],
 )
 def test_a_sweep_of_nothing_or_of_too_much_is_refused(fields, word):

@@ -1,13 +1,12 @@
 """Prompts, lengths and arrivals: seeded, bounded, and refused by name when they make no sense."""
 
 import itertools
-import json
 import statistics
 
 import pytest
 
 from myserve_ui.bench.loads import ClosedLoop, OpenLoop
-from myserve_ui.bench.workload import Lengths, Workload, parse_lengths, read_prompts
+from myserve_ui.bench.workload import Lengths, Workload, parse_lengths
 from myserve_ui.errors import InvalidRequestError
 
 
@@ -43,33 +42,6 @@ def test_arrivals_do_not_depend_on_the_prompts():
 
 
 @pytest.mark.parametrize(
-    "content",
-    [
-        "one\n\n two \n",
-        json.dumps(["one", "two"]),
-        json.dumps([{"conversations": [{"value": "one"}]}, {"conversations": [{"value": "two"}]}]),
-    ],
-)
-def test_prompts_are_read_from_lines_and_json(tmp_path, content):
-    path = tmp_path / "prompts"
-    path.write_text(content)
-    assert read_prompts(path) == ("one", "two")
-
-
-@pytest.mark.parametrize("content", [b"", b"\n \n", b"[]", b"[{}]", b"[broken", b"\xff\xfe"])
-def test_a_file_without_prompts_is_refused(tmp_path, content):
-    path = tmp_path / "prompts"
-    path.write_bytes(content)
-    with pytest.raises(InvalidRequestError):
-        read_prompts(path)
-
-
-def test_a_file_that_is_not_there_is_refused(tmp_path):
-    with pytest.raises(InvalidRequestError, match="cannot be read"):
-        read_prompts(tmp_path / "nothing")
-
-
-@pytest.mark.parametrize(
     "make",
     [
         lambda: ClosedLoop(0),
@@ -80,6 +52,8 @@ def test_a_file_that_is_not_there_is_refused(tmp_path):
         lambda: Workload(0),
         lambda: Workload(5, Lengths(0, 3)),
         lambda: Workload(5, Lengths(9, 3)),
+        lambda: Workload(seed=-1),
+        lambda: Workload(seed=2**63),
     ],
 )
 def test_what_makes_no_sense_is_refused(make):

@@ -112,10 +112,11 @@ async def test_a_model_without_weights_has_no_roofline(benchmarks):
 
 
 async def test_strangers_cannot_reach_other_servers_through_the_app(benchmarks):
-    assert benchmarks.other_target("http://x/v1/", "m").target.url == "http://x/v1"
+    (named,) = await benchmarks.other_targets("http://127.0.0.1:9/v1/", "m")
+    assert (named.target.url, named.target.model) == ("http://127.0.0.1:9/v1", "m")
     benchmarks.own = OwnDoor("http://127.0.0.1:1/v1", measures_others=False)
     with pytest.raises(InvalidRequestError, match=r"127\.0\.0\.1"):
-        benchmarks.other_target("http://10.0.0.1/v1", "m")
+        await benchmarks.other_targets("http://10.0.0.1/v1", "m")
 
 
 async def test_a_machine_measured_anew_is_as_fast_as_its_best_measurement(make_service, tmp_path):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.browser.steps import wait_until
 from tests.browser.visits import Visit, visits
@@ -153,6 +153,9 @@ def test_bad_input_is_told_in_a_sentence_and_nothing_is_lost(visit: Callable[...
         run(page, levels=levels)
         expect(page.locator("#bench-progress .problem")).to_contain_text(words)
         expect(page.locator("#bench-start")).to_be_visible()
+    run(page, requests="-3")
+    expect(page.locator("#bench-progress .problem")).to_contain_text("requests must be in")
+    expect(page.locator("#bench-start")).to_be_visible()
     page.get_by_role("button", name="Saved runs").click()
     (tmp_path / "other.json").write_text('{"kind": "fidelity"}')
     open_file(page, tmp_path / "other.json")
@@ -163,6 +166,18 @@ def test_bad_input_is_told_in_a_sentence_and_nothing_is_lost(visit: Callable[...
     expect(page.locator("#bench-prompts")).to_contain_text("empty")
     run(page)
     expect(page.locator("#bench-progress .problem")).to_contain_text("holds no prompt")
+
+
+def test_a_value_that_gradio_itself_refuses_gives_run_back(visit: Callable[..., Visit]) -> None:
+    page = visit().page
+
+    def spoil(route: Route) -> None:
+        route.continue_(post_data=(route.request.post_data or "").replace('"closed"', '"banana"'))
+
+    page.route("**/queue/join*", spoil)
+    run(page)
+    expect(page.locator("#bench-progress .problem")).to_contain_text("cannot be used")
+    expect(page.locator("#bench-start")).to_be_visible()
 
 
 def test_a_server_that_is_not_there_is_counted_and_told(visit: Callable[..., Visit]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 import socket
 import sys
@@ -15,10 +16,12 @@ import pytest
 
 from myserve_ui.bench.document import read_document
 from myserve_ui.cli.commands import main
+from myserve_ui.cli.json_file import check_json_file
 from myserve_ui.settings import Settings
 from tests.api.live import serve_door
 
 URL = "http://127.0.0.1:1/v1"
+SHAPE = ["--parameters", "7B", "--layers", "1", "--kv-heads", "1", "--head-dim", "1"]
 SMALL = ["--requests", "4", "--output-len", "4", "--concurrency", "2", "--no-warm-up", "--no-save"]
 
 
@@ -54,11 +57,11 @@ async def test_another_server_is_measured_kept_and_compared(echo_url: str, tmp_p
     assert comparison["is_paired"] and comparison["rows"][0]["latencies"]["ttft_ms"]["n"] == 4
 
 
-async def test_an_unknown_model_is_counts_and_one_sentence(echo_url: str, capsys) -> None:
-    assert await bench("--url", echo_url, "--model", "banana", *SMALL) == 1
+async def test_an_unknown_model_is_refused_before_anything_is_sent(echo_url: str, capsys) -> None:
+    assert await bench("--url", echo_url, "--model", "banana", *SMALL) == 2
     printed = capsys.readouterr()
-    assert json.loads(printed.out.splitlines()[-1])["rows"][0]["failed"] == 4
-    assert "Not one request was answered: HTTP 404: There is no model 'banana'" in printed.err.splitlines()[-1]
+    assert printed.out == ""
+    assert "has no model 'banana'; it lists echo." in printed.err.splitlines()[-1]
 
 
 async def test_lengths_over_the_context_are_counts_and_one_sentence(echo_url: str, capsys) -> None:
@@ -71,6 +74,13 @@ async def test_a_wrong_key_is_counts_and_one_sentence(make_service, capsys) -> N
         assert await bench("--url", f"{url}/v1", "--model", "echo", "--api-key", "wrong", *SMALL) == 1
         assert "The API key is wrong" in capsys.readouterr().err.splitlines()[-1]
         assert await bench("--url", f"{url}/v1", "--model", "echo", "--api-key", "right", *SMALL) == 0
+        assert await bench("--url", f"{url}/v1", "--api-key", "wrong", *SMALL) == 2
+        assert "/v1/models answers HTTP 401: The API key is wrong" in capsys.readouterr().err.splitlines()[-1]
+
+
+async def test_a_url_without_v1_is_asked_about(echo_url: str, capsys) -> None:
+    assert await bench("--url", echo_url.removesuffix("/v1"), *SMALL) == 2
+    assert capsys.readouterr().err.rstrip().endswith("does the URL end in /v1?")
 
 
 def test_a_server_that_is_not_there_is_counts_and_one_sentence(capsys) -> None:
@@ -86,7 +96,7 @@ def test_a_server_that_is_not_there_is_counts_and_one_sentence(capsys) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--url", URL], "lists no models"),
+        (["--url", URL], "http://127.0.0.1:1/v1 cannot be reached."),
         (["--url", "banana"], "no URL"),
         (["--url", URL, "--model", "m", "--concurrency", "0"], "concurrency must be in [1, 1024], got 0"),
         (["--url", URL, "--model", "m", "--concurrency", "10000"], "concurrency must be in [1, 1024], got 10000"),
@@ -98,10 +108,18 @@ def test_a_server_that_is_not_there_is_counts_and_one_sentence(capsys) -> None:
         (["--url", URL, "--model", "m", "--input-len", "9:3"], "input_len must be"),
         (["--url", URL, "--model", "m", "--output-len", "x"], "A length is a number"),
         (["--url", URL, "--model", "m", "--turns", "0"], "turns must be in"),
+        (["--url", URL, "--model", "m", "--seed", "-1"], "seed must be in"),
+        (["--url", URL, "--model", "m", "--seed", "1" + "0" * 30], "seed must be in"),
         (["--url", URL, "--model", "m", "--limits", "fast"], "limits are interactive"),
         (["--url", URL, "--model", "m", "--time-limit", "0"], "time_limit must be in"),
-        (["--url", URL, "--model", "m", "--prompts", "/nowhere/x.txt"], "cannot be read"),
+        (["--url", URL, "--model", "m", "--prompts", "/nowhere/x.txt"], "cannot be read: No such file"),
         (["--url", URL, "--model", "m", "--port", "1"], "--port is no option of bench"),
+        (
+            ["--url", URL, "--model", "m", "--json", "/nowhere/x.json"],
+            "/nowhere/x.json cannot be written: No such file",
+        ),
+        (["--url", URL, "--model", "m", "--json", "/"], "/ cannot be written: Is a directory"),
+        (["--url", URL, "--model", "m", "--concurrency", "1,1"], "The load of 1 at once is named 2 times"),
         (["--prot", "1"], "--prot is not an option"),
         (["--compare", "20200101-000000-abcd", "x"], "There is no run"),
         (["--rivals", "--rate", "1"], "--rivals takes --concurrency"),
@@ -132,6 +150,39 @@ def test_the_calculator_prints_one_document(tmp_path: Path, capsys) -> None:
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["rows"][0] == document["rows"][0]
 
 
+def test_numbers_that_are_given_override_the_datasheet(capsys) -> None:
+    model = ["--parameters", "7B", "--layers", "32", "--kv-heads", "8", "--head-dim", "128"]
+    assert main(["roofline", "--calculate", *model, "--device", "L4", "--bandwidth", "500", "--memory", "48"]) == 0
+    document = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert document["rows"][0]["bound_ms"] == pytest.approx(14 / 500 * 1000)
+    assert (document["memory_bytes"], document["device"]) == (48_000_000_000, "L4")
+    assert "as given" in document["source"]
+
+
+def test_a_file_that_can_be_written_is_left_as_it_is(tmp_path: Path) -> None:
+    check_json_file(str(tmp_path / "new.json"))
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "old.json").write_text("old")
+    check_json_file(str(tmp_path / "old.json"))
+    assert (tmp_path / "old.json").read_text() == "old"
+
+
+async def test_a_document_that_cannot_be_written_after_all_is_printed_and_exit_code_1(
+    echo_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.setattr("myserve_ui.cli.commands.check_json_file", lambda _path: None)
+    assert await bench("--url", echo_url, *SMALL, "--json", str(tmp_path)) == 1
+    printed = capsys.readouterr()
+    assert json.loads(printed.out.splitlines()[-1])["rows"][0]["completed"] == 4
+    assert "cannot be written: Is a directory. The document is on standard output." in printed.err
+
+
+async def test_prompts_of_a_file_are_named_and_counted(echo_url: str, tmp_path: Path, capsys) -> None:
+    (tmp_path / "chats.txt").write_text("Hello\nHow are you?\n")
+    assert await bench("--url", echo_url, *SMALL, "--prompts", str(tmp_path / "chats.txt")) == 0
+    assert re.search(r"prompts of chats\.txt \(2 of them, [\d.]+ tokens by usage\)", capsys.readouterr().err)
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -140,6 +191,7 @@ def test_the_calculator_prints_one_document(tmp_path: Path, capsys) -> None:
         (["--parameters", "x", "--layers", "1", "--kv-heads", "1", "--head-dim", "1", "--device", "L4"], "135M or 7B"),
         (["--parameters", "7B", "--layers", "0", "--kv-heads", "1", "--head-dim", "1", "--device", "L4"], "layers"),
         (["--parameters", "7B", "--layers", "1", "--kv-heads", "1", "--head-dim", "1", "--device", "H1"], "several"),
+        ([*SHAPE, "--device", "L4", "--context", "0"], "context must be in [1, "),
         (["--parameters", "7B", "--layers", "1", "--kv-heads", "1", "--head-dim", "1", "--port", "1"], "no option"),
     ],
 )

@@ -78,6 +78,11 @@ def test_another_server_is_measured_beside_and_its_key_is_not_kept(client: Clien
     assert "sk-secret" not in str(document)
 
 
+def test_of_another_server_the_first_model_is_measured_if_none_is_named(client: Client, url: str) -> None:
+    result = client.predict(**SMALL, url=f"{url}/v1", api_name="/benchmark")
+    assert [(row["model"], row["completed"]) for row in result["rows"]] == [("tiny", 3)]
+
+
 def test_a_server_that_cannot_be_reached_is_counted_and_told(client: Client) -> None:
     result = client.predict(**SMALL, url="http://127.0.0.1:9/v1", url_model="x", api_name="/benchmark")
     (row,) = result["rows"]
@@ -92,6 +97,7 @@ def test_a_server_that_cannot_be_reached_is_counted_and_told(client: Client) -> 
         ({"models": 5}, "models must be a list of texts"),
         ({"levels": [0]}, "concurrency must be in"),
         ({"levels": [10_000]}, "concurrency must be in"),
+        ({"levels": [1, 1]}, "named 2 times"),
         ({"levels": [1.5]}, "whole number"),
         ({"levels": []}, "at least one load"),
         ({"levels": ["x"]}, "levels must be numbers"),
@@ -106,14 +112,29 @@ def test_a_server_that_cannot_be_reached_is_counted_and_told(client: Client) -> 
         ({"output_tokens": "x"}, "A length is a number"),
         ({"time_limit": 0}, "time_limit must be in"),
         ({"turns": 0}, "turns must be in"),
+        ({"turns": -3}, "turns must be in"),
+        ({"requests": -3}, "requests must be in"),
+        ({"shared_prefix_tokens": -3}, "shared_prefix must be in"),
+        ({"time_limit": -3}, "time_limit must be in"),
+        ({"seed": -3}, "seed must be in"),
+        ({"seed": 10**30}, "seed must be in"),
+        ({"seed": 10**400}, "seed must be in"),
         ({"prompts": ["  "]}, "prompts must be a list of texts"),
         ({"url": "ftp://x"}, "is no URL"),
+        ({"url": "http://127.0.0.1:9/v1"}, "http://127.0.0.1:9/v1 cannot be reached"),
         ({"url": "http://user@host/v1"}, "is no URL"),
     ],
 )
 def test_a_wrong_call_fails_with_the_sentence(client: Client, arguments: dict[str, object], words: str) -> None:
     with pytest.raises(AppError, match=words):
         client.predict(**{**SMALL, **arguments}, api_name="/benchmark")
+
+
+def test_a_job_that_is_read_in_a_loop_tells_its_error_at_the_end(client: Client) -> None:
+    job = client.submit(requests=-3, api_name="/benchmark")
+    assert list(job) == []
+    with pytest.raises(AppError, match="requests must be in"):
+        job.result()
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,8 @@ def test_a_point_of_a_plot_tells_its_row_and_value(document):
 def test_the_distribution_ends_at_every_answer(document):
     closed = figures(distribution_plots(document)[0])[0]
     lines = list(closed.iter("polyline"))
-    assert len(lines) == 6
+    assert len({line.get("class") for line in lines}) == len(lines) == 6
+    assert len({line.get("class").split()[0] for line in lines}) == 6
     for line in lines:
         heights = [float(point.split(",")[1]) for point in line.get("points").split()]
         assert heights == sorted(heights, reverse=True) and (heights[0], heights[-1]) == (100, 0)
@@ -97,6 +98,21 @@ def test_what_a_server_wrote_is_escaped_everywhere(document):
     page = summary_view(document) + plots_view(document)
     assert "<b>scripted" not in page and "<processor>" not in page
     assert "&lt;b&gt;scripted" in page and "&lt;processor&gt;" in page
+
+
+def test_a_tpot_of_fewer_answers_than_were_completed_is_told():
+    document = bench_document(loads=[CLOSED[0]])
+    assert "TPOT of" not in summary_view(document)
+    document["rows"][0]["tpot_ms"]["n"] = 3
+    assert "1 at once: TPOT of 3 of 24 answers" in summary_view(document)
+
+
+def test_prompts_of_a_file_are_named_in_the_caption(document):
+    settings = {**document["settings"], "prompts": {"from": "chats.json", "count": 1200}}
+    assert "prompts of chats.json (1,200 of them, 37 tokens by usage)," in circumstances(
+        {**document, "settings": settings}
+    )
+    assert "prompts of 32 tokens (37 by usage), answers" in circumstances(document)
 
 
 def test_nothing_measured_is_told_and_draws_nothing():
