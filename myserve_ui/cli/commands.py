@@ -111,11 +111,11 @@ def _bench(arguments: list[str]) -> None:
 def _goals(arguments: list[str]) -> None:
     prepare_environment()
     from myserve_ui.cli.goals_command import check_goals, read_goals_arguments
-    from myserve_ui.cli.terminal import make_console
+    from myserve_ui.cli.terminal import make_console, run_until_stopped
 
     options, asked, settings = read_goals_arguments(arguments)
     check_json_file(options.json)
-    _deliver(asyncio.run(check_goals(options, asked, settings, make_console())), options.json)
+    _deliver(run_until_stopped(check_goals(options, asked, settings, make_console())), options.json)
 
 
 def _roofline(arguments: list[str]) -> None:

@@ -30,7 +30,7 @@ def test_the_table_says_what_was_met_and_what_was_not_measured():
     console = Console(width=120, record=True, file=io.StringIO())
     goals = [Goal("a", "x", 2.0, 3.0), Goal("b", "ms", 3.0, 4.5, is_ceiling=True), Goal("c", "s", 8.0, None)]
     console.print(goals_table(goals))
-    rows = [line.split() for line in console.export_text().splitlines()[2:] if line.strip()]
+    rows = [line.split() for line in console.export_text().splitlines()[3:] if line.strip()]
     assert rows == [
         ["a", "≥", "2", "3", "x", "yes"],
         ["b", "≤", "3", "4.5", "ms", "no"],
