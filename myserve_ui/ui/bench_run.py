@@ -41,6 +41,7 @@ class BenchRun:
         self._form = form
         self._results = results
         self._watches: dict[str | None, _Watch] = {}
+        self._stopped: set[str | None] = set()
 
     def draw(self) -> None:
         """Draw into the open layout; `wire` once the results are drawn."""
@@ -60,8 +61,9 @@ class BenchRun:
         )
         return [run.then, stopped.then]
 
-    def on_begin(self) -> Updates:
+    def on_begin(self, request: gr.Request) -> Updates:
         """At once, also while another benchmark holds the queue."""
+        self._stopped.discard(request.session_hash)
         return self._buttons(running=True) | {self.progress: WAITING} | self._results.clear()
 
     async def on_run(self, inputs: Mapping[Any, Any], request: gr.Request) -> AsyncGenerator[Updates, None]:
@@ -81,13 +83,20 @@ class BenchRun:
             watch.has_ended.set()
         self._watches.pop(request.session_hash, None)
 
-    def on_unreadable(self) -> Updates:
-        """Gradio refused a value before `on_run` saw it, such as a file of another kind."""
+    def on_unreadable(self, request: gr.Request) -> Updates:
+        """Gradio refused a value before `on_run` saw it, such as a file of another kind.
+
+        It calls a run that was stopped a failure too; what that shows is `on_stop`'s to say, whichever comes first.
+        """
+        if request.session_hash in self._stopped or request.session_hash in self._watches:
+            self._stopped.discard(request.session_hash)
+            return {self._stop: gr.skip()}
         return self._buttons(running=False) | {self.progress: problem(UNREADABLE)}
 
     async def on_stop(self, request: gr.Request) -> Updates:
         """Show what was measured until now, as soon as it is kept."""
         buttons = self._buttons(running=False)
+        self._stopped.add(request.session_hash)
         watch = self._watches.pop(request.session_hash, None)
         if watch is None:
             return buttons | {self.progress: STOPPED}
