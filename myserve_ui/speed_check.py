@@ -19,6 +19,7 @@ from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.engine.engine import Engine
 from myserve_ui.models.catalog import build_catalog
 from myserve_ui.models.devices import bound_threads
+from myserve_ui.models.freed_memory import return_freed_memory
 from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.models.loader import LoadOptions, load_model
 from myserve_ui.serving.engine_builder import EngineLimits, build_engine
@@ -91,6 +92,7 @@ def _layer_parameters(loaded: LoadedModel) -> int:
 
 def _memory_goals(settings: Settings) -> Iterator[Goal]:
     process = psutil.Process()
+    return_freed_memory()  # what measuring left behind would go with the next load, and hide what that takes
     before = process.memory_full_info().uss
     second = _load(settings, "int4")
     grown = (process.memory_full_info().uss - before) / (second.info.weight_bytes or 1)
