@@ -37,6 +37,7 @@ ARROWS: dict[str, set[str]] = {
 
 TENSOR_FILES = {
     "attention",
+    "attention_formula",
     "block_attention",
     "block_cache",
     "block_layout",

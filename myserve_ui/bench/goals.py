@@ -13,6 +13,7 @@ ONE, FOUR, SIXTEEN, MIXED = "1 stream", "4 at once", "16 at once", "8 at once, m
 GENERATE, WINDOWS = "plain generate, one at a time", "window batcher"
 CONTINUOUS = "transformers serve, continuous batching"
 OWN, OWN_INT4 = "this app", "this app, int4"
+"""Names of contestants, as `bench --rivals` calls them."""
 
 Matches = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """Scenario -> contestant -> medians."""

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from myserve_ui.bench.benchmark_request import NamedTarget
 from myserve_ui.bench.client import Target
+from myserve_ui.bench.goals import CONTINUOUS, GENERATE, OWN, WINDOWS
 from myserve_ui.bench.loads import ClosedLoop
 from myserve_ui.bench.local_machine import find_model, measure_for, surroundings_of
 from myserve_ui.bench.rivals import Contestant, Match, Scenario, run_match
@@ -29,14 +30,13 @@ from myserve_ui.cli.terminal import ProgressLine, progress_line
 from myserve_ui.errors import InvalidRequestError, ModelLoadError, MyServeError
 from myserve_ui.settings import Settings
 
-OWN = "this app"
 SHORT = "short, 1 at once"
 """Where the loop without a cache takes part too: elsewhere it would take minutes."""
 NO_CACHE = "no-cache"
-BASELINES = {"generate": "plain generate, one at a time", "windows": "window batcher", NO_CACHE: "loop without a cache"}
+BASELINES = {"generate": GENERATE, "windows": WINDOWS, NO_CACHE: "loop without a cache"}
 PEERS: dict[str, tuple[str, ...]] = {
     "transformers serve": (),
-    "transformers serve, continuous batching": ("--continuous-batching", "--cb-max-memory-percent", "0.2"),
+    CONTINUOUS: ("--continuous-batching", "--cb-max-memory-percent", "0.2"),
 }
 QUANTIZATION = {"full": (), "nf4": ("--quantization", "bnb-4bit"), "int8": ("--quantization", "bnb-8bit")}
 FULL_LENGTH = {"generation_config": '{"eos_token_id": -1, "do_sample": false}'}

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
+from myserve_ui.engine.attention_formula import AttentionStyle, attend_folded, read_style
 from myserve_ui.engine.kv_cache import KVCache, LayerCache
 
 ATTENTION_NAME = "myserve_rows"
@@ -48,7 +48,6 @@ class AttentionBatch:
     decode_contexts: Sequence[int]
     """Tokens that each decode row attends over, its new one included."""
     chunks: Sequence[PromptChunk] = ()
-    layers_seen: set[int] = field(default_factory=set)
     _masks: dict[tuple[object, ...], torch.Tensor] = field(default_factory=dict)
 
     def decode_mask(self, slots: range, window: int | None, like: torch.Tensor) -> torch.Tensor:
@@ -75,16 +74,6 @@ class AttentionBatch:
         return self._masks[key]
 
 
-@dataclass(frozen=True, slots=True)
-class _Style:
-    """How one layer attends: its keyword arguments, gathered."""
-
-    scaling: float | None
-    window: int | None
-    softcap: float | None
-    sinks: torch.Tensor | None
-
-
 def register_attention() -> None:
     """Make the attention function known to transformers under ATTENTION_NAME; no mask function goes with it."""
     AttentionInterface.register(ATTENTION_NAME, attend)
@@ -104,9 +93,8 @@ def attend(
     `attention_batch`.
     """
     batch: AttentionBatch = options["attention_batch"]
-    style = _Style(options.get("scaling"), options.get("sliding_window"), options.get("softcap"), options.get("s_aux"))
+    style = read_style(options)
     index = int(module.layer_idx)  # type: ignore[arg-type]
-    batch.layers_seen.add(index)
     keys, values = key[0].transpose(0, 1), value[0].transpose(0, 1)  # [num_tokens, kv_heads, head_dim]
     layer = batch.cache.layer(index, keys, values)
     layer.keys[batch.slots, batch.positions] = keys
@@ -118,7 +106,7 @@ def attend(
 
 
 def _attend_decode(
-    queries: torch.Tensor, layer: LayerCache, batch: AttentionBatch, style: _Style
+    queries: torch.Tensor, layer: LayerCache, batch: AttentionBatch, style: AttentionStyle
 ) -> torch.Tensor:  # [num_decodes, heads, head_dim]
     slots = range(batch.decode_slots[0], batch.decode_slots[-1] + 1)
     if len(slots) > SPARSE * len(batch.decode_slots):
@@ -135,18 +123,18 @@ def _attend_decode(
 
 
 def _attend_rows(
-    queries: torch.Tensor, layer: LayerCache, batch: AttentionBatch, slots: range, style: _Style
+    queries: torch.Tensor, layer: LayerCache, batch: AttentionBatch, slots: range, style: AttentionStyle
 ) -> torch.Tensor:  # [rows, heads, value_dim]
     mask = batch.decode_mask(slots, style.window, queries)
     context = mask.shape[-1]
     keys = layer.keys[slots.start : slots.stop, :context].transpose(1, 2)  # [rows, kv_heads, context, head_dim]
     values = layer.values[slots.start : slots.stop, :context].transpose(1, 2)
     folded = queries.view(len(slots), keys.shape[1], -1, queries.shape[-1])  # [rows, kv_heads, group, head_dim]
-    return _attention(folded, keys, values, mask, style).reshape(len(slots), queries.shape[1], -1)
+    return attend_folded(folded, keys, values, mask, style).reshape(len(slots), queries.shape[1], -1)
 
 
 def _attend_chunk(
-    queries: torch.Tensor, layer: LayerCache, batch: AttentionBatch, chunk: PromptChunk, style: _Style
+    queries: torch.Tensor, layer: LayerCache, batch: AttentionBatch, chunk: PromptChunk, style: AttentionStyle
 ) -> torch.Tensor:  # [length, heads, value_dim]
     keys = layer.keys[chunk.slot, : chunk.context].transpose(0, 1)[None]  # [1, kv_heads, context, head_dim]
     values = layer.values[chunk.slot, : chunk.context].transpose(0, 1)[None]
@@ -154,35 +142,8 @@ def _attend_chunk(
     group = heads // keys.shape[1]
     folded = queries.transpose(0, 1).reshape(1, keys.shape[1], group * length, head_dim)
     mask = batch.chunk_mask(chunk, style.window, group, queries)
-    attended = _attention(folded, keys, values, mask, style)  # [1, kv_heads, group * length, value_dim]
+    attended = attend_folded(folded, keys, values, mask, style)  # [1, kv_heads, group * length, value_dim]
     return attended.reshape(heads, length, -1).transpose(0, 1)
-
-
-def _attention(
-    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor, style: _Style
-) -> torch.Tensor:
-    if style.softcap is None and style.sinks is None:
-        return scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=style.scaling)
-    return _explicit_attention(query, keys, values, mask, style)
-
-
-def _explicit_attention(
-    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor, style: _Style
-) -> torch.Tensor:
-    """Attention written out, for what the fused kernel lacks: soft-capped scores, and sinks.
-
-    A sink is one more logit per head that takes its share of the softmax and gives nothing.
-    """
-    scores = query @ keys.transpose(-1, -2) * (query.shape[-1] ** -0.5 if style.scaling is None else style.scaling)
-    if style.softcap is not None:
-        scores = torch.tanh(scores / style.softcap) * style.softcap
-    scores = (scores + mask).float()
-    if style.sinks is not None:
-        group_sinks = style.sinks.float().view(keys.shape[1], -1)  # [kv_heads, group]
-        sinks = group_sinks.repeat_interleave(query.shape[2] // group_sinks.shape[1], dim=1)[None, :, :, None]
-        scores = torch.cat([scores, sinks.expand(scores.shape[0], -1, -1, 1)], dim=-1)
-    weights = torch.softmax(scores, dim=-1)[..., : keys.shape[2]].to(values.dtype)
-    return weights @ values
 
 
 def _additive(visible: torch.Tensor, like: torch.Tensor) -> torch.Tensor:

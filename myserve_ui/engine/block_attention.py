@@ -12,9 +12,10 @@ from typing import Any, Protocol
 import torch
 from transformers import AttentionInterface
 
+from myserve_ui.engine.attention_formula import AttentionStyle, read_style
 from myserve_ui.engine.block_cache import BlockCache, LayerBlocks
 from myserve_ui.engine.block_layout import BlockLayout
-from myserve_ui.engine.plain_block_kernel import AttentionStyle, PlainKernel
+from myserve_ui.engine.plain_block_kernel import PlainKernel
 
 ATTENTION_NAME = "myserve_blocks"
 
@@ -70,9 +71,7 @@ def attend(
     `attention_batch`.
     """
     batch: BlockBatch = options["attention_batch"]
-    style = AttentionStyle(
-        options.get("scaling"), options.get("sliding_window"), options.get("softcap"), options.get("s_aux")
-    )
+    style = read_style(options)
     index = int(module.layer_idx)  # type: ignore[arg-type]
     keys, values = key[0].transpose(0, 1), value[0].transpose(0, 1)  # [num_tokens, kv_heads, head_dim]
     layer, layout = batch.cache.layer(index, keys, values), batch.layout_on(key.device)

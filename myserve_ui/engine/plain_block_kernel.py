@@ -9,22 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from torch.nn.functional import scaled_dot_product_attention
 
+from myserve_ui.engine.attention_formula import AttentionStyle, attend_folded
 from myserve_ui.engine.block_cache import LayerBlocks
 from myserve_ui.engine.block_layout import BlockLayout
 from myserve_ui.engine.block_tables import count_blocks
-
-
-@dataclass(frozen=True, slots=True)
-class AttentionStyle:
-    """How one layer attends."""
-
-    scaling: float | None = None
-    window: int | None = None
-    """Tokens that a query sees, itself included; None for all before it."""
-    softcap: float | None = None
-    sinks: torch.Tensor | None = None  # [heads]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,27 +76,5 @@ def _attend(queries: torch.Tensor, gathered: _Gathered, style: AttentionStyle) -
     rows, heads, length, head_dim = queries.shape
     folded = queries.reshape(rows, gathered.keys.shape[1], -1, head_dim)  # heads of a group follow each other
     mask = gathered.visible.repeat(1, 1, folded.shape[2] // length, 1)
-    if style.softcap is None and style.sinks is None:
-        attended = scaled_dot_product_attention(
-            folded, gathered.keys, gathered.values, attn_mask=mask, scale=style.scaling
-        )
-    else:
-        attended = _attend_explicitly(folded, gathered, mask, style)
+    attended = attend_folded(folded, gathered.keys, gathered.values, mask, style)
     return attended.reshape(rows, heads, length, -1)
-
-
-def _attend_explicitly(
-    folded: torch.Tensor, gathered: _Gathered, mask: torch.Tensor, style: AttentionStyle
-) -> torch.Tensor:
-    """Written out, for soft-capped scores and for sinks: a logit more per head that takes a share and gives nothing."""
-    scale = folded.shape[-1] ** -0.5 if style.scaling is None else style.scaling
-    scores = folded @ gathered.keys.transpose(-1, -2) * scale  # [rows, kv_heads, group * length, context]
-    if style.softcap is not None:
-        scores = torch.tanh(scores / style.softcap) * style.softcap
-    scores = scores.float().masked_fill(~mask, float("-inf"))
-    if style.sinks is not None:
-        sinks = style.sinks.float().view(1, folded.shape[1], -1, 1)  # [1, kv_heads, group, 1]
-        sinks = sinks.repeat_interleave(folded.shape[2] // sinks.shape[2], dim=2)
-        scores = torch.cat([scores, sinks.expand(len(scores), -1, -1, 1)], dim=-1)
-    weights = torch.softmax(scores, dim=-1)[..., : mask.shape[-1]].to(gathered.values.dtype)
-    return weights @ gathered.values

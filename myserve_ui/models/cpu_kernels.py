@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from myserve_ui.models.int4_linear import Int4Linear, fits_int4, round_to_groups
+from myserve_ui.models.int4_model import convert_the_rest, weight_of
 from myserve_ui.models.lean_layer import ComplexRotary, LeanDecoderLayer, LeanNorm, find_lean_layers
 from myserve_ui.models.packed_linear import PackedLinear, can_pack
 from myserve_ui.models.product import ProductFactory
@@ -56,9 +57,7 @@ def install_cpu_kernels(
     else:
         _pack_linears(model, on_progress)
     _pack_head(model, dtype)
-    for parameter in model.parameters():  # norms that were read in 16 bits; buffers have dtypes of their own
-        if parameter.is_floating_point():
-            parameter.data = parameter.data.to(dtype)
+    convert_the_rest(model, dtype)
     return True
 
 
@@ -131,10 +130,9 @@ def _untied(head: nn.Linear, dtype: torch.dtype) -> nn.Linear:
 
 
 def _packed(layer: nn.Module) -> PackedLinear:
-    """The layer packed; Conv1D keeps its weight the other way round."""
-    weight = layer.get_parameter("weight").detach()
+    weight = weight_of(layer)
     bias = layer.bias if isinstance(layer.bias, torch.Tensor) else None
-    packed = PackedLinear(weight.t() if isinstance(layer, Conv1D) else weight, bias)
+    packed = PackedLinear(weight, bias)
     inputs = _noise(CHECK_TOKENS, packed.in_features).to(weight.dtype)
     _refuse_if_apart(packed(inputs), layer(inputs), ROUNDING[weight.dtype], type(layer).__name__)
     return packed

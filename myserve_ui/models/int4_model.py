@@ -26,7 +26,7 @@ def pack_int4(model: PreTrainedModel, dtype: torch.dtype, *, on_progress: OnProg
         owner, _, child = name.rpartition(".")
         part = model.get_submodule(name)
         setattr(model.get_submodule(owner), child, _packed(part, dtype))
-    _convert_the_rest(model, dtype)
+    convert_the_rest(model, dtype)
     return len(names)
 
 
@@ -34,10 +34,10 @@ def _is_packable(part: nn.Module, model: PreTrainedModel) -> bool:
     """Exactly a linear layer: a class derived from it may compute something else."""
     if part is model.get_output_embeddings() or type(part) not in (nn.Linear, Conv1D):
         return False
-    return fits_int4(*_weight_of(part).shape)
+    return fits_int4(*weight_of(part).shape)
 
 
-def _weight_of(part: nn.Module) -> torch.Tensor:
+def weight_of(part: nn.Module) -> torch.Tensor:
     """[out_features, in_features]; Conv1D keeps it the other way round."""
     weight = part.get_parameter("weight").detach()
     return weight.t() if isinstance(part, Conv1D) else weight
@@ -45,10 +45,10 @@ def _weight_of(part: nn.Module) -> torch.Tensor:
 
 def _packed(part: nn.Module, dtype: torch.dtype) -> Int4Linear:
     bias = dict(part.named_parameters()).get("bias")
-    return Int4Linear(_weight_of(part), None if bias is None else bias.detach().to(dtype)).eval()
+    return Int4Linear(weight_of(part), None if bias is None else bias.detach().to(dtype)).eval()
 
 
-def _convert_the_rest(model: PreTrainedModel, dtype: torch.dtype) -> None:
+def convert_the_rest(model: PreTrainedModel, dtype: torch.dtype) -> None:
     """Parameters only: buffers such as rotary frequencies and scales have dtypes of their own."""
     for parameter in model.parameters():
         if parameter.is_floating_point():

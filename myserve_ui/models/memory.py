@@ -96,11 +96,8 @@ def _group(pattern: str, format_name: str, parts: list[_Part]) -> WeightGroup:
 def _parts(module: torch.nn.Module) -> Iterator[_Part]:
     for name, owner in module.named_modules():
         prefix = f"{name}." if name else ""
-        if isinstance(owner, Int4Linear):
-            yield from _int4_parts(prefix, owner)
-            continue
-        if isinstance(owner, PackedLinear):
-            yield from _packed_parts(prefix, owner)
+        if isinstance(owner, Int4Linear | PackedLinear):
+            yield from _product_parts(prefix, owner)
             continue
         if isinstance(owner, StoredEmbedding):
             count = 0 if owner.copies_head else owner.weight.numel()
@@ -112,15 +109,12 @@ def _parts(module: torch.nn.Module) -> Iterator[_Part]:
             yield _Part(f"{prefix}{child}", _dtype_name(buffer), 0, buffer)
 
 
-def _int4_parts(prefix: str, layer: Int4Linear) -> Iterator[_Part]:
+def _product_parts(prefix: str, layer: Int4Linear | PackedLinear) -> Iterator[_Part]:
     count = layer.out_features * layer.in_features
-    yield _Part(f"{prefix}weight", "int4", count, layer.packed_weight, (layer.scales_and_zeros,))
-    if layer.bias is not None:
-        yield _Part(f"{prefix}bias", _dtype_name(layer.bias), layer.bias.numel(), layer.bias)
-
-
-def _packed_parts(prefix: str, layer: PackedLinear) -> Iterator[_Part]:
-    yield _Part(f"{prefix}weight", _dtype_name(layer.packed_weight), layer.packed_weight.numel(), layer.packed_weight)
+    if isinstance(layer, Int4Linear):
+        yield _Part(f"{prefix}weight", "int4", count, layer.packed_weight, (layer.scales_and_zeros,))
+    else:
+        yield _Part(f"{prefix}weight", _dtype_name(layer.packed_weight), count, layer.packed_weight)
     if layer.bias is not None:
         yield _Part(f"{prefix}bias", _dtype_name(layer.bias), layer.bias.numel(), layer.bias)
 

@@ -1,0 +1,59 @@
+"""Attention of folded queries over keys and values that lie ready: what rows and blocks of a cache have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionStyle:
+    """How one layer attends."""
+
+    scaling: float | None = None
+    window: int | None = None
+    """Tokens that a query sees, itself included; None for all before it."""
+    softcap: float | None = None
+    sinks: torch.Tensor | None = None  # [heads]
+
+
+def read_style(options: Mapping[str, Any]) -> AttentionStyle:
+    """The keyword arguments that a model gives its attention: scaling, sliding_window, softcap, s_aux (sinks)."""
+    return AttentionStyle(
+        options.get("scaling"), options.get("sliding_window"), options.get("softcap"), options.get("s_aux")
+    )
+
+
+def attend_folded(
+    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor, style: AttentionStyle
+) -> torch.Tensor:
+    """[rows, kv_heads, group * length, head_dim] over [rows, kv_heads, context, dim]; the window is in the mask.
+
+    `mask` says what is seen, or is added to the scores.
+    """
+    if style.softcap is None and style.sinks is None:
+        return scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=style.scaling)
+    return _attend_explicitly(query, keys, values, mask, style)
+
+
+def _attend_explicitly(
+    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor, style: AttentionStyle
+) -> torch.Tensor:
+    """Attention written out, for what the fused kernel lacks: soft-capped scores, and sinks.
+
+    A sink is one more logit per head that takes its share of the softmax and gives nothing.
+    """
+    scores = query @ keys.transpose(-1, -2) * (query.shape[-1] ** -0.5 if style.scaling is None else style.scaling)
+    if style.softcap is not None:
+        scores = torch.tanh(scores / style.softcap) * style.softcap
+    scores = (scores.masked_fill(~mask, float("-inf")) if mask.dtype is torch.bool else scores + mask).float()
+    if style.sinks is not None:
+        group_sinks = style.sinks.float().view(keys.shape[1], -1)  # [kv_heads, group]
+        sinks = group_sinks.repeat_interleave(query.shape[2] // group_sinks.shape[1], dim=1)[None, :, :, None]
+        scores = torch.cat([scores, sinks.expand(scores.shape[0], -1, -1, 1)], dim=-1)
+    weights = torch.softmax(scores, dim=-1)[..., : keys.shape[2]].to(values.dtype)
+    return weights @ values
