@@ -27,6 +27,8 @@ class WeightGroup:
     """With the quantisation state."""
     state_bytes: int
     """Of these, the quantisation state: scales, zeros, absmax, codes."""
+    padding_bytes: int = 0
+    """Of these, room that a kernel's layout leaves empty: stored, never read."""
 
     @property
     def is_quantized(self) -> bool:
@@ -87,14 +89,14 @@ class MemoryReport:
 def count_weight_traffic(memory: MemoryReport, *, expanded_itemsize: int | None = None) -> int:
     """Bytes that a step moves for the weights.
 
-    Every byte once, but for an embedding that is only looked up. With `expanded_itemsize` (bytes of a number of the
-    compute dtype) 4-bit weights of bitsandbytes are first written out in it and then read again.
+    Every byte once, but for padding and for an embedding that is only looked up. With `expanded_itemsize` (bytes of a
+    number of the compute dtype) 4-bit weights of bitsandbytes are first written out in it and then read again.
     """
     total = 0
     for group in memory.groups:
         if group.pattern == memory.lookup:
             continue
-        total += group.weight_bytes
+        total += group.weight_bytes - group.padding_bytes
         if expanded_itemsize is not None and group.format in EXPANDED_FORMATS:
             total += 2 * group.num_parameters * expanded_itemsize
     return total

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from transformers import AttentionInterface
 
-from myserve_ui.engine.attention_formula import AttentionStyle, attend_folded, read_style
+from myserve_ui.engine.attention_formula import AttentionStyle, attend_by_products, attend_folded, read_style
 from myserve_ui.engine.kv_cache import KVCache, LayerCache
 
 ATTENTION_NAME = "myserve_rows"
@@ -41,18 +41,27 @@ class AttentionBatch:
     """Where each token of one forward belongs. Reaches the attention function as a keyword of the model's forward."""
 
     cache: KVCache
-    slots: torch.Tensor  # [num_tokens] row of each token
     positions: torch.Tensor  # [num_tokens] column of each token
     decode_slots: Sequence[int]
     """Rows of the decode tokens, which are the first tokens of the batch; ascending."""
     decode_contexts: Sequence[int]
     """Tokens that each decode row attends over, its new one included."""
     chunks: Sequence[PromptChunk] = ()
+    _places: dict[tuple[object, ...], torch.Tensor] = field(default_factory=dict)
     _masks: dict[tuple[object, ...], torch.Tensor] = field(default_factory=dict)
 
-    def decode_mask(self, slots: range, window: int | None, like: torch.Tensor) -> torch.Tensor:
-        """Additive mask [rows, 1, 1, context] of the decode rows in `slots`; rows that decode nothing see column 0."""
-        key = ("decode", slots.start, slots.stop, window, like.dtype, like.device)
+    def decode_places(self, layer: LayerCache) -> torch.Tensor:
+        """Where the decode tokens go in `layer`, [num_decodes, kv_heads]."""
+        key = (layer.keys.shape[1], layer.keys.device)
+        if key not in self._places:
+            slots = torch.tensor(self.decode_slots, device=layer.keys.device)
+            positions = self.positions[: len(self.decode_slots)].to(layer.keys.device)
+            self._places[key] = layer.find_places(slots, positions)
+        return self._places[key]
+
+    def decode_mask(self, slots: range, window: int | None, num_heads: int, like: torch.Tensor) -> torch.Tensor:
+        """Additive mask [rows, num_heads, 1, context] of the decode rows in `slots`; the others see column 0."""
+        key = ("decode", slots.start, slots.stop, window, num_heads, like.dtype, like.device)
         if key not in self._masks:
             contexts = torch.ones(len(slots), 1, dtype=torch.long)
             for slot, context in zip(self.decode_slots, self.decode_contexts, strict=True):
@@ -60,7 +69,7 @@ class AttentionBatch:
                     contexts[slot - slots.start] = context
             columns = torch.arange(max(self.decode_contexts))[None]
             visible = (columns < contexts) & (columns >= contexts - (window or columns.shape[1]))
-            self._masks[key] = _additive(visible, like)[:, None, None]
+            self._masks[key] = _additive(visible, like)[:, None, None].repeat(1, num_heads, 1, 1)
         return self._masks[key]
 
     def chunk_mask(self, chunk: PromptChunk, window: int | None, group: int, like: torch.Tensor) -> torch.Tensor:
@@ -95,13 +104,17 @@ def attend(
     batch: AttentionBatch = options["attention_batch"]
     style = read_style(options)
     index = int(module.layer_idx)  # type: ignore[arg-type]
-    keys, values = key[0].transpose(0, 1), value[0].transpose(0, 1)  # [num_tokens, kv_heads, head_dim]
+    keys, values, queries = key[0], value[0], query[0].transpose(0, 1)
     layer = batch.cache.layer(index, keys, values)
-    layer.keys[batch.slots, batch.positions] = keys
-    layer.values[batch.slots, batch.positions] = values
-    queries = query[0].transpose(0, 1)  # [num_tokens, heads, head_dim]
-    parts = [_attend_decode(queries[: len(batch.decode_slots)], layer, batch, style)] if batch.decode_slots else []
-    parts += [_attend_chunk(queries[chunk.first : chunk.last], layer, batch, chunk, style) for chunk in batch.chunks]
+    parts = []
+    if num_decodes := len(batch.decode_slots):
+        singles = (states.transpose(0, 1)[:num_decodes] for states in (keys, values))
+        layer.write_tokens(batch.decode_places(layer), *singles)
+        parts.append(_attend_decode(queries[:num_decodes], layer, batch, style))
+    for chunk in batch.chunks:
+        span = slice(chunk.first, chunk.last)
+        layer.write_span(chunk.slot, chunk.start, keys[:, span], values[:, span])
+        parts.append(_attend_chunk(queries[span], layer, batch, chunk, style))
     return (parts[0] if len(parts) == 1 else torch.cat(parts))[None], None
 
 
@@ -125,19 +138,21 @@ def _attend_decode(
 def _attend_rows(
     queries: torch.Tensor, layer: LayerCache, batch: AttentionBatch, slots: range, style: AttentionStyle
 ) -> torch.Tensor:  # [rows, heads, value_dim]
-    mask = batch.decode_mask(slots, style.window, queries)
+    mask = batch.decode_mask(slots, style.window, layer.keys.shape[1], queries)
     context = mask.shape[-1]
-    keys = layer.keys[slots.start : slots.stop, :context].transpose(1, 2)  # [rows, kv_heads, context, head_dim]
-    values = layer.values[slots.start : slots.stop, :context].transpose(1, 2)
+    keys = layer.keys[slots.start : slots.stop, :, :context]  # [rows, kv_heads, context, head_dim]
+    values = layer.values[slots.start : slots.stop, :, :context]
     folded = queries.view(len(slots), keys.shape[1], -1, queries.shape[-1])  # [rows, kv_heads, group, head_dim]
-    return attend_folded(folded, keys, values, mask, style).reshape(len(slots), queries.shape[1], -1)
+    by_products = style.is_plain and queries.device.type == "cpu" and queries.dtype is torch.float32
+    attended = (attend_by_products if by_products else attend_folded)(folded, keys, values, mask, style)
+    return attended.reshape(len(slots), queries.shape[1], -1)
 
 
 def _attend_chunk(
     queries: torch.Tensor, layer: LayerCache, batch: AttentionBatch, chunk: PromptChunk, style: AttentionStyle
 ) -> torch.Tensor:  # [length, heads, value_dim]
-    keys = layer.keys[chunk.slot, : chunk.context].transpose(0, 1)[None]  # [1, kv_heads, context, head_dim]
-    values = layer.values[chunk.slot, : chunk.context].transpose(0, 1)[None]
+    keys = layer.keys[chunk.slot, None, :, : chunk.context]  # [1, kv_heads, context, head_dim]
+    values = layer.values[chunk.slot, None, :, : chunk.context]
     length, heads, head_dim = queries.shape
     group = heads // keys.shape[1]
     folded = queries.transpose(0, 1).reshape(1, keys.shape[1], group * length, head_dim)

@@ -20,6 +20,11 @@ class AttentionStyle:
     softcap: float | None = None
     sinks: torch.Tensor | None = None  # [heads]
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether scores go into the softmax as they are."""
+        return self.softcap is None and self.sinks is None
+
 
 def read_style(options: Mapping[str, Any]) -> AttentionStyle:
     """The keyword arguments that a model gives its attention: scaling, sliding_window, softcap, s_aux (sinks)."""
@@ -35,9 +40,22 @@ def attend_folded(
 
     `mask` says what is seen, or is added to the scores.
     """
-    if style.softcap is None and style.sinks is None:
+    if style.is_plain:
         return scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=style.scaling)
     return _attend_explicitly(query, keys, values, mask, style)
+
+
+def attend_by_products(
+    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor, style: AttentionStyle
+) -> torch.Tensor:
+    """The same for a style without softcap and sinks, in two batched products: the quickest on a CPU for few queries.
+
+    `mask` [rows, kv_heads, 1 or group * length, context] is added to the scores.
+    """
+    scale = query.shape[-1] ** -0.5 if style.scaling is None else style.scaling
+    keys, values = keys.flatten(0, 1), values.flatten(0, 1)
+    scores = torch.baddbmm(mask.flatten(0, 1), query.flatten(0, 1), keys.transpose(1, 2), alpha=scale)
+    return torch.bmm(torch.softmax(scores, dim=-1), values).unflatten(0, query.shape[:2])
 
 
 def _attend_explicitly(

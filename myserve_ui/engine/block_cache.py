@@ -12,15 +12,19 @@ from dataclasses import dataclass
 import torch
 
 from myserve_ui.engine.block_tables import BLOCK_SIZE, BlockTables, count_blocks
-from myserve_ui.engine.kv_cache import LayerCache
 
 MIN_BLOCKS = 16
 """Of a pool at its first growth: enough to begin with, little enough for a small device."""
 
 
 @dataclass(slots=True)
-class LayerBlocks(LayerCache):
-    """Keys and values [num_blocks, BLOCK_SIZE, num_kv_heads, dim]: blocks where a row cache has rows."""
+class LayerBlocks:
+    keys: torch.Tensor  # [num_blocks, BLOCK_SIZE, num_kv_heads, head_dim]
+    values: torch.Tensor  # [num_blocks, BLOCK_SIZE, num_kv_heads, value_dim]
+
+    @property
+    def bytes_per_token(self) -> int:
+        return sum(tensor[0, 0].nbytes for tensor in (self.keys, self.values))
 
     def write(self, slot_mapping: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None:
         """Put the keys and values of tokens, [num_tokens, kv_heads, dim], at their places among the pool's tokens."""

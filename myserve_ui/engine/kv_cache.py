@@ -1,8 +1,8 @@
 """Keys and values of every running sequence: one row per sequence, per layer one tensor of rows.
 
-A layer's tensor is [num_slots, capacity, num_kv_heads, head_dim]. Rows side by side are what lets one attention call
-serve a whole batch as a view, with nothing gathered. Both leading dimensions grow on demand; on a CPU, untouched
-memory is only reserved, not used.
+A layer's tensor is [num_slots, num_kv_heads, capacity, head_dim]. Rows side by side are what lets one attention call
+serve a whole batch as a view, with nothing gathered; the tokens of a head side by side are what a product reads at
+full speed. Slots and capacity grow on demand; on a CPU, untouched memory is only reserved, not used.
 """
 
 from __future__ import annotations
@@ -17,12 +17,29 @@ MIN_CAPACITY = 256
 
 @dataclass(slots=True)
 class LayerCache:
-    keys: torch.Tensor  # [num_slots, capacity, num_kv_heads, head_dim]
-    values: torch.Tensor  # [num_slots, capacity, num_kv_heads, value_dim]
+    keys: torch.Tensor  # [num_slots, num_kv_heads, capacity, head_dim]
+    values: torch.Tensor  # [num_slots, num_kv_heads, capacity, value_dim]
 
     @property
     def bytes_per_token(self) -> int:
-        return sum(tensor[0, 0].numel() * tensor.element_size() for tensor in (self.keys, self.values))
+        return sum(tensor[0, :, 0].nbytes for tensor in (self.keys, self.values))
+
+    def write_tokens(self, places: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None:
+        """Single tokens, [num_tokens, num_kv_heads, dim], to `places` [num_tokens, num_kv_heads]; see `find_places`."""
+        self.keys.view(-1, keys.shape[-1])[places] = keys
+        self.values.view(-1, values.shape[-1])[places] = values
+
+    def find_places(self, slots: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        """Where tokens of rows `slots` at `positions`, [num_tokens] each, lie: [num_tokens, num_kv_heads]."""
+        num_heads, capacity = self.keys.shape[1:3]
+        heads = torch.arange(num_heads, device=slots.device)
+        return (slots[:, None] * num_heads + heads) * capacity + positions[:, None]
+
+    def write_span(self, slot: int, start: int, keys: torch.Tensor, values: torch.Tensor) -> None:
+        """Neighbouring tokens of one row, [num_kv_heads, num_tokens, dim], from position `start` on."""
+        end = start + keys.shape[1]
+        self.keys[slot, :, start:end] = keys
+        self.values[slot, :, start:end] = values
 
 
 class KVCache:
@@ -71,7 +88,7 @@ class KVCache:
         self._rebuild(slots, _grown(max(claims, default=1), MIN_CAPACITY, self._max_len), claims)
 
     def layer(self, index: int, key: torch.Tensor, value: torch.Tensor) -> LayerCache:
-        """The tensors of layer `index`; made at first sight of its key and value, [num_tokens, heads, dim]."""
+        """The tensors of layer `index`; made at first sight of its key and value, [num_kv_heads, num_tokens, dim]."""
         if (layer := self._layers.get(index)) is None:
             layer = LayerCache(self._zeros(key), self._zeros(value))
             self._layers[index] = layer
@@ -80,18 +97,19 @@ class KVCache:
     def copy_row(self, source: int, target: int, length: int) -> None:
         """Copy the first `length` tokens of one row to another, in every layer."""
         for layer in self._layers.values():
-            layer.keys[target, :length] = layer.keys[source, :length]
-            layer.values[target, :length] = layer.values[source, :length]
+            layer.keys[target, :, :length] = layer.keys[source, :, :length]
+            layer.values[target, :, :length] = layer.values[source, :, :length]
 
     def clear_row(self, slot: int) -> None:
         """Zero what was written into a row."""
         if slot < self.num_slots:
             for layer in self._layers.values():
-                layer.keys[slot, : self._touched[slot]] = 0
-                layer.values[slot, : self._touched[slot]] = 0
+                layer.keys[slot, :, : self._touched[slot]] = 0
+                layer.values[slot, :, : self._touched[slot]] = 0
 
     def _zeros(self, like: torch.Tensor) -> torch.Tensor:
-        return like.new_zeros(self.num_slots, self.capacity, *like.shape[1:])
+        num_heads, _, dim = like.shape
+        return like.new_zeros(self.num_slots, num_heads, self.capacity, dim)
 
     def _rebuild(self, num_slots: int, capacity: int, claims: Sequence[int]) -> None:
         kept = [(slot, min(claim, self.capacity)) for slot, claim in enumerate(claims[: self.num_slots]) if claim]
@@ -106,9 +124,10 @@ class KVCache:
 
 def _moved(old: torch.Tensor, shape: tuple[int, int], kept: list[tuple[int, int]]) -> torch.Tensor:
     """Zeros of `shape` [num_slots, capacity], with the first `length` tokens of each kept (slot, length) in place."""
-    new = old.new_zeros(*shape, *old.shape[2:])
+    num_slots, capacity = shape
+    new = old.new_zeros(num_slots, old.shape[1], capacity, old.shape[3])
     for slot, length in kept:
-        new[slot, :length] = old[slot, :length]
+        new[slot, :, :length] = old[slot, :, :length]
     return new
 
 

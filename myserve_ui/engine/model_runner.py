@@ -73,12 +73,10 @@ class ModelRunner:
         return output.logits[0].float()  # [num_logits, vocab_size]
 
     def _attention_batch(self, batch: ScheduledBatch) -> AttentionBatch:
-        slots = [chunk.slot for chunk in batch.chunks for _ in range(chunk.length)]
         positions = [chunk.start + offset for chunk in batch.chunks for offset in range(chunk.length)]
         decodes = [chunk for chunk in batch.chunks if chunk.length == 1]
         return AttentionBatch(
             cache=self.cache,
-            slots=torch.tensor(slots, device=self.device),
             positions=torch.tensor(positions, device=self.device),
             decode_slots=[chunk.slot for chunk in decodes],
             decode_contexts=[chunk.start + 1 for chunk in decodes],

@@ -10,11 +10,12 @@ from torch import nn
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
+from myserve_ui.models.fp16_linear import pack_whole
 from myserve_ui.models.int4_linear import Int4Linear, fits_int4, round_to_groups
 from myserve_ui.models.int4_model import convert_the_rest, weight_of
 from myserve_ui.models.lean_layer import ComplexRotary, LeanDecoderLayer, LeanNorm, find_lean_layers
-from myserve_ui.models.packed_linear import PackedLinear, can_pack
-from myserve_ui.models.product import ProductFactory
+from myserve_ui.models.packed_linear import can_pack
+from myserve_ui.models.product import Product, ProductFactory
 from myserve_ui.models.progress import OnProgress, ignore_progress
 from myserve_ui.models.stored_embedding import StoredEmbedding, halve_exactly
 
@@ -62,7 +63,7 @@ def install_cpu_kernels(
 
 
 def _whole_form() -> _Form:
-    return _Form(PackedLinear, lambda weight: weight, ROUNDING[torch.float32])
+    return _Form(pack_whole, lambda weight: weight, ROUNDING[torch.float32])
 
 
 def _int4_form() -> _Form:
@@ -129,10 +130,10 @@ def _untied(head: nn.Linear, dtype: torch.dtype) -> nn.Linear:
     return alone
 
 
-def _packed(layer: nn.Module) -> PackedLinear:
+def _packed(layer: nn.Module) -> Product:
     weight = weight_of(layer)
     bias = layer.bias if isinstance(layer.bias, torch.Tensor) else None
-    packed = PackedLinear(weight, bias)
+    packed = pack_whole(weight, bias)
     inputs = _noise(CHECK_TOKENS, packed.in_features).to(weight.dtype)
     _refuse_if_apart(packed(inputs), layer(inputs), ROUNDING[weight.dtype], type(layer).__name__)
     return packed

@@ -11,8 +11,10 @@ import torch
 from transformers import PretrainedConfig, PreTrainedModel
 
 from myserve_ui.core.memory_report import MemoryReport, WeightGroup
+from myserve_ui.models.fp16_linear import Fp16Linear
 from myserve_ui.models.int4_linear import Int4Linear
 from myserve_ui.models.packed_linear import PackedLinear
+from myserve_ui.models.product import Product
 from myserve_ui.models.stored_embedding import StoredEmbedding
 
 _Identity = tuple[str, int]
@@ -26,8 +28,17 @@ class _Part:
     name: str
     format: str
     num_parameters: int
-    weight: torch.Tensor
+    identity: _Identity
+    num_bytes: int
     state: tuple[torch.Tensor, ...] = ()
+    padding_bytes: int = 0
+
+
+_State = tuple[torch.Tensor, ...]
+
+
+def _tensor_part(name: str, count: int, tensor: torch.Tensor, *, form: str | None = None, state: _State = ()) -> _Part:
+    return _Part(name, form or _dtype_name(tensor), count, _identity(tensor), tensor.nbytes, state)
 
 
 def measure_memory(module: torch.nn.Module) -> MemoryReport:
@@ -35,8 +46,8 @@ def measure_memory(module: torch.nn.Module) -> MemoryReport:
     parts: dict[_Identity, _Part] = {}
     names: dict[_Identity, list[str]] = {}
     for part in _parts(module):
-        parts.setdefault(_identity(part.weight), part)
-        names.setdefault(_identity(part.weight), []).append(part.name)
+        parts.setdefault(part.identity, part)
+        names.setdefault(part.identity, []).append(part.name)
     tied = tuple(tuple(shared) for shared in names.values() if len(shared) > 1)
     return MemoryReport(
         groups=_grouped(_without_shared_states(parts.values())), tied=tied, lookup=_find_lookup(module, tied)
@@ -88,45 +99,49 @@ def _group(pattern: str, format_name: str, parts: list[_Part]) -> WeightGroup:
         format=format_name,
         num_tensors=len(parts),
         num_parameters=sum(part.num_parameters for part in parts),
-        weight_bytes=sum(part.weight.nbytes for part in parts) + state_bytes,
+        weight_bytes=sum(part.num_bytes for part in parts) + state_bytes,
         state_bytes=state_bytes,
+        padding_bytes=sum(part.padding_bytes for part in parts),
     )
 
 
 def _parts(module: torch.nn.Module) -> Iterator[_Part]:
     for name, owner in module.named_modules():
         prefix = f"{name}." if name else ""
-        if isinstance(owner, Int4Linear | PackedLinear):
+        if isinstance(owner, Product):
             yield from _product_parts(prefix, owner)
             continue
         if isinstance(owner, StoredEmbedding):
             count = 0 if owner.copies_head else owner.weight.numel()
-            yield _Part(f"{prefix}weight", _dtype_name(owner.weight), count, owner.weight)
+            yield _tensor_part(f"{prefix}weight", count, owner.weight)
             continue
         for child, parameter in owner.named_parameters(recurse=False):
             yield _parameter_part(f"{prefix}{child}", owner, parameter)
         for child, buffer in owner.named_buffers(recurse=False):
-            yield _Part(f"{prefix}{child}", _dtype_name(buffer), 0, buffer)
+            yield _tensor_part(f"{prefix}{child}", 0, buffer)
 
 
-def _product_parts(prefix: str, layer: Int4Linear | PackedLinear) -> Iterator[_Part]:
-    count = layer.out_features * layer.in_features
+def _product_parts(prefix: str, layer: Product) -> Iterator[_Part]:
+    name, count = f"{prefix}weight", layer.out_features * layer.in_features
     if isinstance(layer, Int4Linear):
-        yield _Part(f"{prefix}weight", "int4", count, layer.packed_weight, (layer.scales_and_zeros,))
-    else:
-        yield _Part(f"{prefix}weight", _dtype_name(layer.packed_weight), count, layer.packed_weight)
+        yield _tensor_part(name, count, layer.packed_weight, form="int4", state=(layer.scales_and_zeros,))
+    elif isinstance(layer, PackedLinear):
+        yield _tensor_part(name, count, layer.packed_weight)
+    elif isinstance(layer, Fp16Linear):
+        padding = layer.stored_bytes - layer.read_bytes
+        yield _Part(name, "float16", count, ("packed", id(layer)), layer.stored_bytes, padding_bytes=padding)
     if layer.bias is not None:
-        yield _Part(f"{prefix}bias", _dtype_name(layer.bias), layer.bias.numel(), layer.bias)
+        yield _tensor_part(f"{prefix}bias", layer.bias.numel(), layer.bias)
 
 
 def _parameter_part(name: str, owner: torch.nn.Module, parameter: torch.nn.Parameter) -> _Part:
     """A packed tensor of bitsandbytes counts the numbers it stands for, and its state belongs to it."""
     if (state := getattr(parameter, "quant_state", None)) is not None:
         count = torch.Size(state.shape).numel()
-        return _Part(name, state.quant_type, count, parameter, tuple(_state_tensors(state)))
+        return _tensor_part(name, count, parameter, form=state.quant_type, state=tuple(_state_tensors(state)))
     if (scales := _int8_scales(owner, parameter)) is not None:
-        return _Part(name, "int8", parameter.numel(), parameter, (scales,))
-    return _Part(name, _dtype_name(parameter), parameter.numel(), parameter)
+        return _tensor_part(name, parameter.numel(), parameter, form="int8", state=(scales,))
+    return _tensor_part(name, parameter.numel(), parameter)
 
 
 def _state_tensors(state: Any | None) -> Iterator[torch.Tensor]:

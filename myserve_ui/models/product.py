@@ -13,6 +13,7 @@ class Product(nn.Module):
 
     in_features: int
     out_features: int
+    bias: torch.Tensor | None
 
     def add_to(self, residual: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
         """`residual + self(inputs)`, as a new tensor in the dtype of `residual` [..., out_features]."""

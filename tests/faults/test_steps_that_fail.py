@@ -109,7 +109,7 @@ def test_a_spoilt_row_is_cleared_even_if_the_step_that_should_have_done_it_raise
     for _ in range(6):
         engine.step()
     for layer in engine.runner.runner.cache._layers.values():  # type: ignore[attr-defined]
-        layer.keys[0, :60], layer.values[0, :60] = torch.nan, torch.nan
+        layer.keys[0, :, :60], layer.values[0, :, :60] = torch.nan, torch.nan
     assert run(engine)[1]["b"].error == "sorry"
     answers, _ = run(engine, request_of("c"), request_of("d"))
     assert answers == {name: expected[name] for name in "cd"}
@@ -222,10 +222,10 @@ def test_a_draw_that_is_done_again_is_the_same_draw() -> None:
 @pytest.mark.parametrize("fails_at", [1, 2, 3])
 def test_a_cache_whose_growth_fails_half_way_keeps_what_it_held(monkeypatch: pytest.MonkeyPatch, fails_at: int) -> None:
     cache = KVCache(4, 2048)
-    key = torch.ones(1, 2, 8)
+    key = torch.ones(2, 1, 8)
     for index in range(2):
-        cache.layer(index, key, key).keys[0, :100] = index + 1
-        cache.layer(index, key, key).values[0, :100] = -index - 1
+        cache.layer(index, key, key).keys[0, :, :100] = index + 1
+        cache.layer(index, key, key).values[0, :, :100] = -index - 1
     calls = [0]
     make_zeros = torch.Tensor.new_zeros
 
@@ -243,9 +243,9 @@ def test_a_cache_whose_growth_fails_half_way_keeps_what_it_held(monkeypatch: pyt
     cache.reserve([100, 600])
     for index in range(2):
         layer = cache.layer(index, key, key)
-        assert layer.keys.shape[:2] == layer.values.shape[:2] == (2, 1024)
-        assert layer.keys[0, :100].unique().tolist() == [index + 1]
-        assert layer.values[0, :100].unique().tolist() == [-index - 1]
+        assert layer.keys.shape == layer.values.shape == (2, 2, 1024, 8)
+        assert layer.keys[0, :, :100].unique().tolist() == [index + 1]
+        assert layer.values[0, :, :100].unique().tolist() == [-index - 1]
 
 
 def test_the_allocator_s_own_words_are_known() -> None:

@@ -6,8 +6,10 @@ import pytest
 import torch
 from torch import nn
 
+from myserve_ui.core.memory_report import count_weight_traffic
 from myserve_ui.models import lean_layer
 from myserve_ui.models.cpu_kernels import KernelMismatchError, install_cpu_kernels
+from myserve_ui.models.fp16_linear import Fp16Linear, can_compute_from_fp16, pack_whole
 from myserve_ui.models.int4_linear import Int4Linear, round_to_groups
 from myserve_ui.models.lean_layer import LeanDecoderLayer
 from myserve_ui.models.memory import measure_memory
@@ -19,8 +21,16 @@ LEAN = {"llama", "mistral", "qwen2", "qwen3"}
 PROMPTS = torch.tensor([[5, 70, 200, 31, 9, 8, 77, 3, 120, 14, 15, 16], [9, 9, 31, 200, 4, 5, 6, 7, 8, 240, 11, 12]])
 
 
-def quick(family: str, *, in_int4: bool = False) -> nn.Module:
-    model = build_tiny_model(family)
+needs_fp16_kernel = pytest.mark.skipif(not can_compute_from_fp16(), reason="this processor has no FBGEMM")
+
+
+def in_half(family: str) -> nn.Module:
+    """Its weights are numbers of float16, as those of most checkpoints."""
+    return build_tiny_model(family, dtype=torch.float16).float()
+
+
+def quick(family: str, *, in_int4: bool = False, build=build_tiny_model) -> nn.Module:
+    model = build(family)
     assert install_cpu_kernels(model, torch.float32, in_int4=in_int4)
     return model
 
@@ -43,6 +53,16 @@ def test_logits_are_those_of_the_modules_own_layers(family, attention):
     torch.testing.assert_close(
         logits_of(model, attention), logits_of(build_tiny_model(family), attention), rtol=1e-4, atol=2e-4
     )
+
+
+@needs_fp16_kernel
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_weights_of_a_half_precision_checkpoint_are_read_in_16_bits_and_lose_nothing(family):
+    model = quick(family, build=in_half)
+    kinds = {type(part) for part in model.modules()}
+    assert Fp16Linear in kinds
+    assert PackedLinear not in kinds
+    torch.testing.assert_close(logits_of(model, "eager"), logits_of(in_half(family), "eager"), rtol=1e-4, atol=2e-4)
 
 
 @pytest.mark.parametrize("family", sorted(LEAN))
@@ -94,12 +114,49 @@ def test_an_embedding_is_halved_only_where_no_number_changes():
 
 
 def test_no_row_no_bias_and_a_bias_pass_through_a_packed_layer():
-    weight, bias = torch.randn(8, 4), torch.randn(8)
+    weight, bias = torch.randn(8, 4).half().float(), torch.randn(8)
+    kinds = (PackedLinear, Fp16Linear) if can_compute_from_fp16() else (PackedLinear,)
     for inputs in (torch.randn(0, 4), torch.randn(1, 3, 4), torch.randn(2, 8)[:, :4]):
-        for layer in (PackedLinear(weight), PackedLinear(weight, bias)):
+        for layer in (kind(weight, with_bias) for kind in kinds for with_bias in (None, bias)):
             expected = nn.functional.linear(inputs, weight, layer.bias)
             torch.testing.assert_close(layer(inputs), expected)
             torch.testing.assert_close(layer.add_to(torch.ones_like(expected), inputs), expected + 1)
+
+
+@needs_fp16_kernel
+def test_the_smallest_and_largest_numbers_of_float16_are_multiplied_exactly():
+    numbers = [2.0**-24, -(2.0**-24) * 3, 2.0**-14, 65504.0, -65504.0, 0.0, 1.0, -1.0 - 2**-10]
+    weight = torch.tensor(numbers).repeat(16, 1)
+    layer = pack_whole(weight)
+    assert isinstance(layer, Fp16Linear)
+    for column, number in enumerate(numbers):
+        assert layer(torch.eye(8)[column : column + 1]).unique().tolist() == [number]
+
+
+@needs_fp16_kernel
+@pytest.mark.parametrize("number", [1 + 2**-12, 2.0**-26, 65520.0, float("inf"), float("nan")])
+def test_one_number_that_float16_does_not_hold_keeps_a_weight_in_float32(number):
+    weight = torch.ones(16, 8)
+    weight[3, 5] = number
+    assert isinstance(pack_whole(weight), PackedLinear) == (number != float("inf"))
+    torch.testing.assert_close(pack_whole(weight)(torch.ones(1, 8)), weight.sum(1)[None], equal_nan=True)
+
+
+@needs_fp16_kernel
+def test_a_row_through_a_half_precision_weight_is_the_same_in_any_company():
+    layer = pack_whole(torch.randn(96, 640).half().float(), torch.randn(96))
+    rows = torch.randn(33, 640)
+    together = layer(rows)
+    for start, end in ((0, 1), (3, 7), (1, 14), (20, 33)):
+        assert torch.equal(layer(rows[start:end]), together[start:end])
+
+
+@needs_fp16_kernel
+def test_a_half_precision_weight_is_weighed_with_the_room_its_layout_takes():
+    report = measure_memory(nn.ModuleDict({"part": pack_whole(torch.ones(64, 576), torch.zeros(64))}))
+    assert report.num_parameters == 64 * 576 + 64
+    assert report.weight_bytes == 2 * 64 * 1024 + 4 * 64
+    assert count_weight_traffic(report) == 2 * 64 * 576 + 4 * 64
 
 
 def test_other_devices_and_dtypes_are_not_packed():
