@@ -51,7 +51,7 @@ class AttentionBatch:
     _masks: dict[tuple[object, ...], torch.Tensor] = field(default_factory=dict)
 
     def decode_places(self, layer: LayerCache) -> torch.Tensor:
-        """Where the decode tokens go in `layer`, [num_decodes, kv_heads]."""
+        """Where the decode tokens go in `layer`, [kv_heads, num_decodes]."""
         key = (layer.keys.shape[1], layer.keys.device)
         if key not in self._places:
             slots = torch.tensor(self.decode_slots, device=layer.keys.device)
@@ -108,8 +108,7 @@ def attend(
     layer = batch.cache.layer(index, keys, values)
     parts = []
     if num_decodes := len(batch.decode_slots):
-        singles = (states.transpose(0, 1)[:num_decodes] for states in (keys, values))
-        layer.write_tokens(batch.decode_places(layer), *singles)
+        layer.write_tokens(batch.decode_places(layer), keys[:, :num_decodes], values[:, :num_decodes])
         parts.append(_attend_decode(queries[:num_decodes], layer, batch, style))
     for chunk in batch.chunks:
         span = slice(chunk.first, chunk.last)

@@ -25,15 +25,15 @@ class LayerCache:
         return sum(tensor[0, :, 0].nbytes for tensor in (self.keys, self.values))
 
     def write_tokens(self, places: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None:
-        """Single tokens, [num_tokens, num_kv_heads, dim], to `places` [num_tokens, num_kv_heads]; see `find_places`."""
+        """Single tokens, [num_kv_heads, num_tokens, dim], to `places` [num_kv_heads, num_tokens]; see `find_places`."""
         self.keys.view(-1, keys.shape[-1])[places] = keys
         self.values.view(-1, values.shape[-1])[places] = values
 
     def find_places(self, slots: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        """Where tokens of rows `slots` at `positions`, [num_tokens] each, lie: [num_tokens, num_kv_heads]."""
+        """Where tokens of rows `slots` at `positions`, [num_tokens] each, lie: [num_kv_heads, num_tokens]."""
         num_heads, capacity = self.keys.shape[1:3]
-        heads = torch.arange(num_heads, device=slots.device)
-        return (slots[:, None] * num_heads + heads) * capacity + positions[:, None]
+        heads = torch.arange(num_heads, device=slots.device)[:, None]
+        return (slots * num_heads + heads) * capacity + positions
 
     def write_span(self, slot: int, start: int, keys: torch.Tensor, values: torch.Tensor) -> None:
         """Neighbouring tokens of one row, [num_kv_heads, num_tokens, dim], from position `start` on."""

@@ -16,6 +16,9 @@ from myserve_ui.engine.device_copies import to_device
 CANDIDATES = (256, 2048)
 """Tokens that are ranked at first, and where these do not settle a row."""
 
+PIECE = 32
+"""Neighbouring tokens of which only the likeliest is looked at first."""
+
 BLOCK = 128
 """Probabilities that are added up before one of the sums is chosen."""
 
@@ -56,10 +59,27 @@ def _likeliest(logits: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Te
     """The largest values of each row and their tokens, [rows, count] each; of equal ones the first token first."""
     if count == logits.shape[-1]:
         return logits.sort(dim=-1, descending=True, stable=True)
-    values, order = logits.topk(count, dim=-1)
+    values, order = _top(logits, count)
+    if not (values[:, 1:] == values[:, :-1]).any():
+        return values, order
     order, by_token = order.sort(dim=-1)
     values, by_value = values.gather(-1, by_token).sort(dim=-1, descending=True, stable=True)
     return values, order.gather(-1, by_value)
+
+
+def _top(logits: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """As `topk`, in another order: the `count` pieces of a row with the largest maxima hold its `count` largest values.
+
+    What lies in another piece is no larger than its maximum, and so than `count` maxima.
+    """
+    vocab_size = logits.shape[-1]
+    if vocab_size % PIECE or vocab_size <= 2 * count * PIECE:
+        return logits.topk(count, dim=-1)
+    pieces = logits.unflatten(-1, (-1, PIECE))
+    chosen = pieces.amax(-1).topk(count, dim=-1, sorted=False).indices  # [rows, count]
+    inside = pieces.gather(1, chosen[:, :, None].expand(-1, -1, PIECE)).flatten(1)  # [rows, count * PIECE]
+    values, order = inside.topk(count, dim=-1)
+    return values, chosen.gather(-1, order // PIECE) * PIECE + order % PIECE
 
 
 def draw_any(logits: torch.Tensor, uniforms: SequenceOf[float]) -> torch.Tensor:

@@ -58,7 +58,9 @@ class Sampler:
         best, token_ids = logits.max(dim=-1)
         plain, ranked = self._rows_that_draw(sequences, logits.shape[-1])
         for rows, draw in ((plain, self._draw), (ranked, self._draw_ranked)):
-            if rows:
+            if len(rows) == len(sequences):
+                token_ids = draw(logits, sequences)
+            elif rows:
                 index = to_device(rows, torch.long, logits.device)
                 token_ids[index] = draw(logits[index], [sequences[row] for row in rows])
         packed = torch.where(torch.isfinite(best), token_ids, -1).tolist()  # one transfer from the device

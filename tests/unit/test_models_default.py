@@ -11,6 +11,7 @@ from myserve_ui.core.requests import Message
 from myserve_ui.models.baseline import generate_plainly
 from myserve_ui.models.catalog import build_catalog
 from myserve_ui.models.default_model import DEFAULT_MODEL_NAME, PACKAGE
+from myserve_ui.models.fp16_linear import can_compute_from_fp16
 from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.models.loader import LoadOptions, load_model
 from myserve_ui.models.quantization import PRECISIONS
@@ -38,7 +39,15 @@ def test_its_facts_survive():
     assert (loaded.context_length, loaded.info.num_parameters) == (8192, 134_515_008)
     rotary_frequencies = 2 * 32 * 4  # two buffers of half a head
     embedding = 49_152 * 576 * 2  # beside the packed head, which cannot be looked up in
-    assert loaded.info.weight_bytes == 134_515_008 * 4 + embedding + rotary_frequencies
+    norms = 61 * 576 * 4
+    products = 134_515_008 - norms // 4
+    if can_compute_from_fp16():  # in blocks of 512 inputs, where most weights have 576
+        from_wide, padded = 30 * 1536 * 576, 1024 / 576
+        stored = 2 * from_wide + round(2 * padded * (products - from_wide))
+        assert loaded.info.bytes_per_step == 2 * products + norms + rotary_frequencies
+    else:
+        stored = 4 * products
+    assert loaded.info.weight_bytes == stored + norms + embedding + rotary_frequencies
     assert loaded.info.kv_bytes_per_token == 30 * 2 * 3 * 64 * 4
 
 
@@ -71,7 +80,7 @@ def test_bits_of_its_quantized_weights_agree_with_the_arithmetic(precision, bits
 def test_four_bits_leave_a_third_of_the_bytes_and_every_parameter():
     full, packed = load(DEFAULT_MODEL_NAME).info, load(f"{DEFAULT_MODEL_NAME}:nf4").info
     assert packed.num_parameters == full.num_parameters
-    assert 0.27 < packed.weight_bytes / full.weight_bytes < 0.30
+    assert 0.27 < packed.weight_bytes / full.weight_bytes < 0.35
 
 
 def test_the_bytes_of_its_tokens_are_what_it_decodes():

@@ -19,6 +19,7 @@ from myserve_ui.models import placement
 from myserve_ui.models.catalog import Catalog, SourceKind, build_catalog, find_source
 from myserve_ui.models.cpu_kernels import LAYING_OUT
 from myserve_ui.models.default_model import find_default_gguf
+from myserve_ui.models.fp16_linear import Fp16Linear
 from myserve_ui.models.int4_model import PACKING
 from myserve_ui.models.lean_layer import LeanDecoderLayer
 from myserve_ui.models.loaded_model import LoadedModel
@@ -124,10 +125,11 @@ def test_packing_tells_how_far_it_is(folder, kernels, name, count):
 
 
 def test_layers_that_do_not_agree_with_the_models_own_are_left_out_with_a_warning(folder, monkeypatch, caplog):
-    monkeypatch.setattr(PackedLinear, "forward", lambda self, x: x.new_ones(*x.shape[:-1], self.out_features))
+    for kind in (PackedLinear, Fp16Linear):
+        monkeypatch.setattr(kind, "forward", lambda self, x: x.new_ones(*x.shape[:-1], self.out_features))
     loaded = load(folder)
     assert "served by its own layers, more slowly: LlamaDecoderLayer: results differ by" in caplog.text
-    assert {type(part) for part in loaded.module.modules()}.isdisjoint({PackedLinear, LeanDecoderLayer})
+    assert {type(part) for part in loaded.module.modules()}.isdisjoint({PackedLinear, Fp16Linear, LeanDecoderLayer})
 
 
 def test_a_chat_template_from_the_settings_replaces_the_models_own(folder, tmp_path):
