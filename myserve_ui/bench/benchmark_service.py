@@ -25,6 +25,7 @@ from myserve_ui.core.versions import describe_versions
 from myserve_ui.errors import InvalidRequestError, ModelNotFoundError, OverloadedError
 from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.serving.engine_pool import EnginePool
+from myserve_ui.serving.step_thread import on_own_thread
 
 FITTING_LENGTHS = (512, 2048, 8192)
 Measure = Callable[[torch.device, torch.dtype], MachineSpeed]
@@ -138,7 +139,7 @@ class BenchmarkService:
         return await self.roofline(model)
 
     async def _measured(self, device: str, dtype: str) -> MachineSpeed:
-        return await asyncio.to_thread(self._measure, torch.device(device), getattr(torch, dtype))
+        return await on_own_thread(self._measure, torch.device(device), getattr(torch, dtype))
 
     async def runs(self) -> RunListing:
         """What was kept, the newest first."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from myserve_ui.bench.server_facts import list_models
 from myserve_ui.bench.sweep import Surroundings
 from myserve_ui.core.model_info import ModelInfo
 from myserve_ui.core.versions import describe_versions
+from myserve_ui.serving.step_thread import on_own_thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ async def measure_for(targets: Sequence[NamedTarget]) -> Measured:
         key = info.device, info.dtype
         if key not in speeds:
             dtype = getattr(torch, info.dtype)
-            speeds[key] = await asyncio.to_thread(measure_machine, torch.device(info.device), dtype)
+            speeds[key] = await on_own_thread(measure_machine, torch.device(info.device), dtype)
         rooflines[_name(named.target)] = ModelRoofline(speeds[key], cost, info.weight_bytes or 0)
     return Measured(next(iter(speeds.values()), None), rooflines)
 

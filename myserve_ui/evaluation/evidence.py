@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,6 +12,7 @@ import torch
 from myserve_ui.evaluation.scoring import collect_logits, measure_noise
 from myserve_ui.evaluation.token_scores import TokenScores, score_tokens
 from myserve_ui.serving.engine_pool import RunningEngine
+from myserve_ui.serving.step_thread import on_own_thread
 
 TOP = 5
 HORIZONS = (32, 64, 128)
@@ -82,7 +82,7 @@ async def _score_answer(
         return None, answer
     ids = [*prompt, *answer]
     logits = [await collect_logits(engine, ids, first_scored=len(prompt)) for engine in (base, candidate)]
-    return await asyncio.to_thread(score_tokens, logits[0], logits[1], answer), answer
+    return await on_own_thread(score_tokens, logits[0], logits[1], answer), answer
 
 
 async def _noise_floor(base: RunningEngine, answers: AnswerPair) -> float:

@@ -22,6 +22,7 @@ from myserve_ui.evaluation.statistics import estimate, percentiles, perplexity
 from myserve_ui.evaluation.token_scores import TokenScores, join_scores, score_tokens
 from myserve_ui.evaluation.windows import DEFAULT_STRIDE, DEFAULT_WINDOW, MAX_WINDOW, Window, make_windows
 from myserve_ui.serving.engine_pool import EnginePool, RunningEngine
+from myserve_ui.serving.step_thread import on_own_thread
 
 MAX_TOKENS = 16_384
 """Some ten minutes of a small CPU; a longer text adds little certainty."""
@@ -86,7 +87,7 @@ class FidelityService:
                 yield FidelityProgress(done, total)
                 run.scores.append(await _score_window(run, window))
                 done += window.num_scored
-            yield FidelityProgress(done, total, await asyncio.to_thread(_document, run))
+            yield FidelityProgress(done, total, await on_own_thread(_document, run))
 
     async def explain(self, base: str, candidate: str, answers: AnswerPair) -> dict[str, Any]:
         """Evidence on two answers; loads what is not loaded. See evidence.explain for the document.
@@ -134,7 +135,7 @@ async def _score_window(run: _Run, window: Window) -> TokenScores:
         started = time.monotonic()
         logits.append(await collect_logits(engine, ids, first_scored=first))
         run.seconds[side] = run.seconds.get(side, 0.0) + time.monotonic() - started
-    return await asyncio.to_thread(score_tokens, logits[0], logits[1], ids[first:])
+    return await on_own_thread(score_tokens, logits[0], logits[1], ids[first:])
 
 
 def _check_vocabularies(base: RunningEngine, candidate: RunningEngine) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 import torch
@@ -10,6 +9,7 @@ import torch
 from myserve_ui.evaluation.token_scores import TokenScores, score_tokens
 from myserve_ui.serving.engine_pool import RunningEngine
 from myserve_ui.serving.prompt_scoring import score_prompt
+from myserve_ui.serving.step_thread import on_own_thread
 
 COMPANION_TOKENS = 37
 """Shifts every border between the chunks of a prompt; no power of two, on which kernels are at their best."""
@@ -31,4 +31,4 @@ async def measure_noise(engine: RunningEngine, token_ids: Sequence[int], *, firs
     """The engine against itself, alone and in a batch of another shape: what rounding alone changes."""
     alone = await collect_logits(engine, token_ids, first_scored=first_scored)
     beside = await collect_logits(engine, token_ids, first_scored=first_scored, companion=token_ids[:COMPANION_TOKENS])
-    return await asyncio.to_thread(score_tokens, alone, beside, token_ids[first_scored:])
+    return await on_own_thread(score_tokens, alone, beside, token_ids[first_scored:])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from transformers import PreTrainedModel
@@ -41,6 +42,7 @@ class WindowBatcher:
         self._max_batch = max_batch
         self._queue: asyncio.Queue[_Job] = asyncio.Queue()
         self._worker: asyncio.Task[None] | None = None
+        self._one_thread = ThreadPoolExecutor(max_workers=1)
         self.batch_sizes: list[int] = []
         """Requests in each batch so far."""
 
@@ -52,6 +54,7 @@ class WindowBatcher:
         assert self._worker is not None
         self._worker.cancel()
         await asyncio.gather(self._worker, return_exceptions=True)
+        self._one_thread.shutdown(wait=False)
         while not self._queue.empty():
             self._queue.get_nowait().answer.cancel()
 
@@ -66,7 +69,7 @@ class WindowBatcher:
             jobs = await self._collect()
             self.batch_sizes.append(len(jobs))
             try:
-                answers = await asyncio.to_thread(self._run, jobs)
+                answers = await asyncio.get_running_loop().run_in_executor(self._one_thread, self._run, jobs)
             except Exception as error:
                 _fail(jobs, error)
             except asyncio.CancelledError:

@@ -26,6 +26,7 @@ from myserve_ui.models.rivals import RIVALS, Rival
 from myserve_ui.models.tiny import build_tiny_loaded_model
 from myserve_ui.server.launch import listen
 from myserve_ui.server.service_builder import load_options
+from myserve_ui.serving.step_thread import on_own_thread
 from myserve_ui.settings import Settings
 
 READY = "ready: "
@@ -39,7 +40,7 @@ def serve_rival(kind: str, settings: Settings, announce: Callable[[str], None]) 
     if kind not in RIVALS:
         raise InvalidRequestError(f"There is no rival {kind[:40]!r}; choose one of {', '.join(RIVALS)}.")
     bound_threads(settings.threads)
-    loaded = _load(settings)
+    loaded = asyncio.run(on_own_thread(_load, settings))
     listener = listen(settings.host, settings.port)
     app = create_rival_app(kind, loaded)
     announce(f"{READY}http://{settings.host}:{listener.getsockname()[1]}/v1")

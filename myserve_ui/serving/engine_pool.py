@@ -24,7 +24,7 @@ from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.models.progress import OnProgress
 from myserve_ui.serving.engine_builder import EngineLimits, build_engine
 from myserve_ui.serving.engine_thread import ENGINE_DIED, EngineThread
-from myserve_ui.serving.turnstile import Turnstile
+from myserve_ui.serving.step_thread import StepThread, on_own_thread
 
 logger = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ class EnginePool:
         self._weight_budget = weight_budget
         self._uses = itertools.count(1)
         self._one_load = asyncio.Lock()
-        self._turnstile = Turnstile()
+        self._cpu_thread = StepThread("cpu")
 
     def models(self) -> tuple[ModelInfo, ...]:
         """Every (model, precision), the default first."""
@@ -181,8 +181,8 @@ class EnginePool:
                 logger.exception("loading %s failed", slot.entry.key)
                 slot.error = ModelLoadError(f"{slot.entry.key} could not be loaded: {type(error).__name__}.")
                 raise slot.error from error
-        turnstile = self._turnstile if loaded.device.type == "cpu" else None
-        thread = EngineThread(slot.entry.key, engine, max_waiting=self._max_waiting, turnstile=turnstile)
+        step_thread = self._cpu_thread if loaded.device.type == "cpu" else StepThread(slot.entry.key)
+        thread = EngineThread(slot.entry.key, engine, max_waiting=self._max_waiting, step_thread=step_thread)
         thread.start()
         slot.engine = RunningEngine(
             loaded,
@@ -199,7 +199,7 @@ class EnginePool:
         """Load, and again after each engine that had to make way for it."""
         while True:
             try:
-                return await asyncio.to_thread(self._load_and_build, slot)
+                return await on_own_thread(self._load_and_build, slot)
             except NotEnoughMemoryError:
                 if not await self._evict(keep=slot):
                     raise

@@ -1,4 +1,4 @@
-"""One engine and the thread that owns it: requests in from the event loop, outputs back to it."""
+"""One engine on the thread that steps it: requests in from the event loop, outputs back to it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from myserve_ui.core.outputs import RequestOutput, RequestState, Usage
@@ -24,7 +23,7 @@ from myserve_ui.errors import (
     ShuttingDownError,
 )
 from myserve_ui.serving.request_stream import RequestStream
-from myserve_ui.serving.turnstile import Turnstile
+from myserve_ui.serving.step_thread import StepThread
 
 logger = logging.getLogger(__name__)
 
@@ -53,30 +52,30 @@ class _Stop:
 
 
 class EngineThread:
-    """Runs an engine on a thread of its own. Every method but the private ones is for the event loop.
+    """Runs an engine on a StepThread. Every method but the private ones and the turns is for the event loop.
 
-    The engine is touched by the thread alone. Words to it go through one inbox; its outputs come back by
+    The engine is touched by that thread alone. Words to it go through one inbox; its outputs come back by
     `call_soon_threadsafe`, one call a step.
     """
 
-    def __init__(self, name: str, engine: Engine, *, max_waiting: int, turnstile: Turnstile | None = None) -> None:
+    def __init__(self, name: str, engine: Engine, *, max_waiting: int, step_thread: StepThread) -> None:
         self.name = name
         self.snapshot: EngineSnapshot = engine.snapshot()
         self.last_error: str | None = None
         self.is_alive = True
         self._engine = engine
         self._max_waiting = max_waiting
-        self._turnstile: AbstractContextManager[None] = turnstile or nullcontext()
+        self._step_thread = step_thread
         self._loop = asyncio.get_running_loop()
         self._streams: dict[str, RequestStream] = {}
         self._idle = asyncio.Event()
         self._idle.set()
         self._inbox: queue.SimpleQueue[_Add | _Abort | _Stop] = queue.SimpleQueue()
         self._last_progress = engine.clock()
-        self._thread = threading.Thread(target=self._run, name=f"engine-{name}", daemon=True)
+        self._ended = threading.Event()
 
     def start(self) -> None:
-        self._thread.start()
+        self._step_thread.join(self)
 
     def now(self) -> float:
         """The engine's clock."""
@@ -95,7 +94,7 @@ class EngineThread:
         if not self._streams:
             self._last_progress = self._engine.clock()
         streams = [self._open(request, open_stream) for request in requests]
-        self._inbox.put(_Add(tuple(requests)))
+        self._send(_Add(tuple(requests)))
         return streams
 
     def _open(self, request: EngineRequest, open_stream: Callable[[RequestOutput], RequestStream]) -> RequestStream:
@@ -109,7 +108,7 @@ class EngineThread:
     def abort(self, request_id: str) -> None:
         """Forget a request: its row is free before the next step."""
         if self._forget(request_id) is not None:
-            self._inbox.put(_Abort(request_id))
+            self._send(_Abort(request_id))
 
     def queue_position(self, request_id: str) -> int | None:
         """1 for the next to be admitted; None once admitted."""
@@ -130,9 +129,9 @@ class EngineThread:
         return self._engine.clock() - self._last_progress if self._streams else 0.0
 
     async def stop(self) -> None:
-        """End the thread after its present step and fail what is unfinished."""
-        self._inbox.put(_Stop())
-        await asyncio.to_thread(self._thread.join, STOP_PATIENCE)
+        """Leave the thread after the present step and fail what is unfinished."""
+        self._send(_Stop())
+        await asyncio.to_thread(self._ended.wait, STOP_PATIENCE)
         self._die(ShuttingDownError(CUT_OFF))
 
     def _refuse_when_full(self, num_new: int) -> None:
@@ -145,22 +144,36 @@ class EngineThread:
                 f"{waiting} requests are waiting, and no more than {self._max_waiting} may; try again soon."
             )
 
-    # -- on the engine's thread ------------------------------------------------------------------------------------
+    def _send(self, message: _Add | _Abort | _Stop) -> None:
+        self._inbox.put(message)
+        self._step_thread.wake()
 
-    def _run(self) -> None:
+    # -- on the thread that steps ----------------------------------------------------------------------------------
+
+    @property
+    def wants_turn(self) -> bool:
+        return self._engine.has_work or not self._inbox.empty()
+
+    def take_turn(self) -> bool:
+        """Take in what came and make a step; False when the engine has ended."""
         try:
-            while self._drain_inbox():
+            goes_on = self._drain_inbox()
+            if goes_on and self._engine.has_work:
                 self._publish(self._step())
-        except BaseException as error:  # the border: whatever ends this thread must not leave anybody waiting
+        except BaseException as error:  # the border: whatever ends this engine must not leave anybody waiting
             logger.exception("engine %s died", self.name)
             self.last_error = f"the engine has ended ({type(error).__name__}); the log has more"
             self._tell_loop(self._die, EngineDeadError(ENGINE_DIED))
+            goes_on = False
+        if not goes_on:
+            self._ended.set()
+        return goes_on
 
     def _drain_inbox(self) -> bool:
-        """Take in what came; sleeps while there is nothing to do. False when the thread must end."""
+        """Take in what came; False when the engine must end."""
         while True:
             try:
-                message = self._inbox.get(block=not self._engine.has_work)
+                message = self._inbox.get_nowait()
             except queue.Empty:
                 return True
             if isinstance(message, _Stop):
@@ -182,8 +195,7 @@ class EngineThread:
 
     def _step(self) -> list[RequestOutput]:
         try:
-            with self._turnstile:
-                return self._engine.step()
+            return self._engine.step()
         except Exception as error:  # one bad step costs its own requests, not the engine
             logger.exception("a step of engine %s failed", self.name)
             self.last_error = f"a step failed ({type(error).__name__}); the log has more"

@@ -17,6 +17,7 @@ from myserve_ui.errors import MyServeError
 from myserve_ui.evaluation.circumstances import find_peak_bytes
 from myserve_ui.evaluation.comparisons import Comparisons, Footprint
 from myserve_ui.evaluation.plain_words import FUSED_DTYPE
+from myserve_ui.serving.step_thread import on_own_thread
 from myserve_ui.ui.compare_memory_view import CONTEXT, MemorySide, memory_view
 from myserve_ui.ui.compare_run import QUIET, problem
 from myserve_ui.ui.formatting import load_line
@@ -84,7 +85,7 @@ class MemoryPanel:
         key = str(footprint.device), str(footprint.dtype)
         async with self._one_measurement:
             if key not in self._speeds:
-                self._speeds[key] = await asyncio.to_thread(measure_machine, footprint.device, footprint.dtype)
+                self._speeds[key] = await on_own_thread(measure_machine, footprint.device, footprint.dtype)
         return self._speeds[key]
 
 

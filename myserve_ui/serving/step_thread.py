@@ -1,0 +1,81 @@
+"""The thread that computes for one processor: it steps the engines that share it, in turns.
+
+A CPU product is shared out to a team of threads that belongs to whoever asks for it and waits for the next one. Where
+more threads wait than there are cores, OpenMP sends all of them to sleep after each product, and to wake them takes
+longer than the product of a small model. So steps are made on one thread, and other work that multiplies gets a thread
+that ends with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, TypeVar
+
+_Result = TypeVar("_Result")
+
+
+class Stepped(Protocol):
+    """What takes turns on a StepThread."""
+
+    @property
+    def wants_turn(self) -> bool: ...
+
+    def take_turn(self) -> bool:
+        """Do a step's worth; False when there will be no other. Must not raise."""
+        ...
+
+
+class StepThread:
+    """Gives a turn each to all who want one, round after round; sleeps while nobody does, ends when all have left."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._changed = threading.Condition()
+        self._members: list[Stepped] = []
+        self._is_running = False
+
+    def join(self, member: Stepped) -> None:
+        """Let `member` take part from now on, until its `take_turn` says False."""
+        with self._changed:
+            self._members.append(member)
+            if not self._is_running:
+                self._is_running = True
+                threading.Thread(target=self._run, name=f"steps-{self._name}", daemon=True).start()
+            self._changed.notify()
+
+    def wake(self) -> None:
+        """Somebody may want a turn who did not before."""
+        with self._changed:
+            self._changed.notify()
+
+    def _run(self) -> None:
+        while ready := self._wait_for_work():
+            for member in ready:
+                if not member.take_turn():
+                    self._leave(member)
+
+    def _wait_for_work(self) -> list[Stepped]:
+        """Those who want a turn; none when all have left, and the thread must end."""
+        with self._changed:
+            while self._members:
+                if ready := [member for member in self._members if member.wants_turn]:
+                    return ready
+                self._changed.wait()
+            self._is_running = False
+            return []
+
+    def _leave(self, member: Stepped) -> None:
+        with self._changed:
+            self._members.remove(member)
+
+
+async def on_own_thread(work: Callable[..., _Result], *arguments: object) -> _Result:
+    """What `work` returns, which blocks and multiplies: computed on a thread that is gone afterwards."""
+    executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="own")
+    try:
+        return await asyncio.get_running_loop().run_in_executor(executor, work, *arguments)
+    finally:
+        executor.shutdown(wait=False)

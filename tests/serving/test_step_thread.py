@@ -1,0 +1,77 @@
+"""Who wants turns gets them, in turns, on one thread; work of its own kind leaves no thread behind."""
+
+import asyncio
+import itertools
+import threading
+
+import pytest
+
+from myserve_ui.serving.step_thread import StepThread, on_own_thread
+
+PATIENCE = 10.0
+
+
+class Worker:
+    """Wants `turns` turns, then leaves."""
+
+    def __init__(self, name, turns, log, *, wants=True):
+        self.name, self.turns, self.log, self.wants_turn = name, turns, log, wants
+        self.left = threading.Event()
+
+    def take_turn(self):
+        self.log.append((self.name, threading.get_ident()))
+        self.turns -= 1
+        if not self.turns:
+            self.left.set()
+        return self.turns > 0
+
+
+def test_two_that_want_every_turn_alternate_on_one_thread():
+    log = []
+    first, second = Worker("a", 200, log), Worker("b", 200, log)
+    thread = StepThread("test")
+    thread.join(first)
+    thread.join(second)
+    assert first.left.wait(PATIENCE)
+    assert second.left.wait(PATIENCE)
+    names = [name for name, _ in log]
+    both = names[names.index("b") : len(names) - names[::-1].index("a")]
+    assert all(one != next_one for one, next_one in itertools.pairwise(both))
+    assert len({ident for _, ident in log}) == 1
+
+
+def test_one_that_wants_nothing_sleeps_until_it_is_woken():
+    worker = Worker("a", 1, [], wants=False)
+    thread = StepThread("test")
+    thread.join(worker)
+    thread.wake()
+    assert not worker.left.wait(0.05)
+    worker.wants_turn = True
+    thread.wake()
+    assert worker.left.wait(PATIENCE)
+
+
+def test_the_thread_ends_with_its_last_member_and_begins_again_with_the_next():
+    thread = StepThread("ends")
+    for _ in range(3):
+        worker = Worker("a", 2, [])
+        thread.join(worker)
+        assert worker.left.wait(PATIENCE)
+    for running in threading.enumerate():
+        if running.name == "steps-ends":
+            running.join(PATIENCE)
+    assert "steps-ends" not in {running.name for running in threading.enumerate()}
+
+
+async def test_work_of_its_own_returns_or_raises_and_leaves_no_thread():
+    def fail():
+        raise ValueError("so it is")
+
+    assert await on_own_thread(lambda x, y: x + y, 3, 4) == 7
+    with pytest.raises(ValueError, match="so it is"):
+        await on_own_thread(fail)
+    for _ in range(500):
+        if not any(thread.name.startswith("own") for thread in threading.enumerate()):
+            return
+        await asyncio.sleep(0.01)
+    pytest.fail("a thread is left")
