@@ -81,6 +81,9 @@ class LeanDecoderLayer(nn.Module):
             self.attention_options["sliding_window"] = window
         self.config: Any = attention.config
         self.eager = sys.modules[type(attention).__module__].eager_attention_forward
+        # Bound once: to find a part of a module and enter it past its hooks takes as long as a small kernel.
+        self._before = (self.norm.forward, self.qkv.forward)
+        self._after = (self.output.add_to, self.mlp_norm.forward, self.gate_up.forward, self.down.add_to)
 
     def forward(
         self,
@@ -91,14 +94,16 @@ class LeanDecoderLayer(nn.Module):
         **options: Any,
     ) -> torch.Tensor:
         """The layer's output, of the shape of `hidden`. `options` go on to the attention function."""
-        query, key, value = self._rotate(self.qkv(self.norm(hidden)), position_embeddings)
+        norm, project = self._before
+        add_output, mlp_norm, gate_up, add_down = self._after
+        query, key, value = self._rotate(project(norm(hidden)), position_embeddings)
         if cache is not None:
             key, value = cache.update(key, value, self.attention.layer_idx)
         attend = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, self.eager)
         attended, _ = attend(self.attention, query, key, value, attention_mask, **self.attention_options, **options)
-        hidden = self.output.add_to(hidden, attended.reshape(*hidden.shape[:-1], -1))
-        gate, up = self.gate_up(self.mlp_norm(hidden)).chunk(2, dim=-1)
-        return self.down.add_to(hidden, self.activation(gate).mul_(up))
+        hidden = add_output(hidden, attended.reshape(*hidden.shape[:-1], -1))
+        gate, up = gate_up(mlp_norm(hidden)).chunk(2, dim=-1)
+        return add_down(hidden, self.activation(gate).mul_(up))
 
     def _rotate(
         self, qkv: torch.Tensor, rotation: torch.Tensor | None
