@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import nn
@@ -23,8 +21,6 @@ from myserve_ui.models.stored_embedding import StoredEmbedding, halve_exactly
 
 LAYING_OUT = "laying out the weights for this processor"
 CHECK_TOKENS = 5
-PACKERS = 2
-"""Threads that lay out a layer each: most of it is on one core."""
 ROUNDING = {torch.float32: 1e-4, torch.bfloat16: 3e-2}
 """Largest difference of a result, as a share of the largest: sums in another order, products of this dtype."""
 
@@ -49,7 +45,7 @@ def install_cpu_kernels(
 ) -> bool:
     """Replace the layers of `model` by quicker ones that compute in `dtype`; False if nothing could be done.
 
-    A few layers at a time: two copies of all weights never stand side by side. Raises KernelMismatchError; the module
+    One layer at a time: two copies of all weights never stand side by side. Raises KernelMismatchError; the module
     is of no use then.
     """
     if not can_pack(dtype, model.device):
@@ -81,15 +77,13 @@ def _fit_int4(layers: nn.ModuleList) -> bool:
 def _replace_layers(model: PreTrainedModel, layers: nn.ModuleList, form: _Form, on_progress: OnProgress) -> None:
     base = model.base_model
     rotary = ComplexRotary(base.rotary_emb)
-    with ThreadPoolExecutor(PACKERS, thread_name_prefix="pack") as packers:
-        for index, lean in enumerate(packers.map(partial(_make_lean, form, rotary), layers)):
-            on_progress(LAYING_OUT, index / len(layers))
-            layers[index] = lean
+    for index, layer in enumerate(layers):
+        on_progress(LAYING_OUT, index / len(layers))
+        layers[index] = _make_lean(form, rotary, layer)
     base.rotary_emb = rotary
     base.norm = LeanNorm(base.norm.float())
 
 
-@torch.inference_mode()
 def _make_lean(form: _Form, rotary: ComplexRotary, layer: nn.Module) -> LeanDecoderLayer:
     plain = layer.float()
     lean = LeanDecoderLayer(plain, form.make)
