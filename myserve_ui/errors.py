@@ -77,7 +77,7 @@ class ShuttingDownError(UnavailableError):
 
 
 class EngineDeadError(UnavailableError):
-    """The engine's thread has ended; only a restart helps."""
+    """The engine has ended; only a restart helps."""
 
     code = "engine_dead"
 

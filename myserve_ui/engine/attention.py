@@ -52,7 +52,7 @@ class AttentionBatch:
 
     def decode_places(self, layer: LayerCache) -> torch.Tensor:
         """Where the decode tokens go in `layer`, [kv_heads, num_decodes]."""
-        key = (layer.keys.shape[1], layer.keys.device)
+        key = (*layer.keys.shape[1:3], layer.keys.device)
         if key not in self._places:
             slots = torch.tensor(self.decode_slots, device=layer.keys.device)
             positions = self.positions[: len(self.decode_slots)].to(layer.keys.device)

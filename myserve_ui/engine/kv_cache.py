@@ -7,12 +7,16 @@ full speed. Slots and capacity grow on demand; on a CPU, untouched memory is onl
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 MIN_CAPACITY = 256
+ALIGNMENT = 64
+"""Bytes: a cache line, as torch's own allocator keeps."""
 
 
 @dataclass(slots=True)
@@ -109,7 +113,7 @@ class KVCache:
 
     def _zeros(self, like: torch.Tensor) -> torch.Tensor:
         num_heads, _, dim = like.shape
-        return like.new_zeros(self.num_slots, num_heads, self.capacity, dim)
+        return reserve_zeros(like, self.num_slots, num_heads, self.capacity, dim)
 
     def _rebuild(self, num_slots: int, capacity: int, claims: Sequence[int]) -> None:
         kept = [(slot, min(claim, self.capacity)) for slot, claim in enumerate(claims[: self.num_slots]) if claim]
@@ -122,10 +126,23 @@ class KVCache:
         self._touched = list(claims)
 
 
+def reserve_zeros(like: torch.Tensor, *shape: int) -> torch.Tensor:
+    """Zeros of the dtype and on the device of `like`; on a CPU memory is taken where it is first written.
+
+    torch writes its zeros; what calloc gives, through numpy, is the system's page of zeros until then.
+    """
+    if like.device.type != "cpu":
+        return like.new_zeros(shape)
+    count = math.prod(shape) * like.element_size()
+    lent = torch.from_numpy(np.zeros(count + ALIGNMENT, np.uint8))
+    start = -lent.data_ptr() % ALIGNMENT
+    return lent[start : start + count].view(like.dtype).view(shape)
+
+
 def _moved(old: torch.Tensor, shape: tuple[int, int], kept: list[tuple[int, int]]) -> torch.Tensor:
     """Zeros of `shape` [num_slots, capacity], with the first `length` tokens of each kept (slot, length) in place."""
     num_slots, capacity = shape
-    new = old.new_zeros(num_slots, old.shape[1], capacity, old.shape[3])
+    new = reserve_zeros(old, num_slots, old.shape[1], capacity, old.shape[3])
     for slot, length in kept:
         new[slot, :, :length] = old[slot, :, :length]
     return new

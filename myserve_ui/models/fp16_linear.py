@@ -45,7 +45,7 @@ class Fp16Linear(Product):
     @property
     def stored_bytes(self) -> int:
         """What the weight takes, whole blocks of it."""
-        return 2 * self.out_features * (-(-self.in_features // BLOCK_ROWS) * BLOCK_ROWS)
+        return 2 * self.out_features * _stored_rows(self.in_features)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         return self._multiply(inputs, self.packed_weight)
@@ -56,6 +56,15 @@ class Fp16Linear(Product):
 
 def pack_whole(weight: torch.Tensor, bias: torch.Tensor | None = None) -> Product:
     """The quickest layer that multiplies with every digit of `weight` [out_features, in_features] in its dtype."""
-    if weight.dtype is torch.float32 and can_compute_from_fp16() and torch.equal(weight.half().float(), weight):
-        return Fp16Linear(weight, bias)
-    return PackedLinear(weight, bias)
+    return Fp16Linear(weight, bias) if can_compute_from_fp16() and _fits_fp16(weight) else PackedLinear(weight, bias)
+
+
+def _fits_fp16(weight: torch.Tensor) -> bool:
+    """Whether float16 holds every number, and whole blocks of it take no more memory than float32."""
+    if weight.dtype is not torch.float32 or 2 * _stored_rows(weight.shape[1]) > 4 * weight.shape[1]:
+        return False
+    return torch.equal(weight.half().float(), weight)
+
+
+def _stored_rows(in_features: int) -> int:
+    return -(-in_features // BLOCK_ROWS) * BLOCK_ROWS

@@ -2,7 +2,7 @@
 
 A lean layer computes what the transformers layer does, from the same weights, and takes the same arguments: it attends
 through the attention interface and writes through the cache it is given. The products of q, k and v are one, those of
-gate and up are one, residuals are added inside the products, and rotary positions are one complex multiplication.
+gate and up are one, residuals are added in place, and rotary positions are one complex multiplication.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from io import FileIO
 from pathlib import Path
 
 MANIFEST = "manifest.json"
@@ -46,20 +45,21 @@ def _files(folder: Path) -> list[Path]:
 
 def _describe(path: Path, *, read_whole_up_to: int = READ_WHOLE_UP_TO) -> dict[str, int | str]:
     size = path.stat().st_size
-    with path.open("rb", buffering=0) as file:
-        if size <= read_whole_up_to:
-            return {"size": size, "sha256": _digest(file)}
+    if size <= read_whole_up_to:
+        return {"size": size, "sha256": _digest(path)}
+    with path.open("rb") as file:
         digest = hashlib.sha256(str(size).encode() + file.read(EDGE))
         file.seek(-EDGE, os.SEEK_END)
         digest.update(file.read())
         return {"size": size, "sha256": digest.hexdigest()}
 
 
-def _digest(file: FileIO) -> str:
+def _digest(path: Path) -> str:
     """Its SHA-256, in pieces that are few: after each, Python's lock must be won from whoever imports meanwhile."""
     digest, piece = hashlib.sha256(), memoryview(bytearray(EDGE))
-    while count := file.readinto(piece):
-        digest.update(piece[:count])
+    with path.open("rb", buffering=0) as file:
+        while count := file.readinto(piece):
+            digest.update(piece[:count])
     return digest.hexdigest()
 
 

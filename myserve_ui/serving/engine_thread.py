@@ -44,11 +44,11 @@ class _Abort:
 
 
 STOP_PATIENCE = 5.0
-"""Seconds that a step may take to end at shutdown; a thread that hangs is left behind."""
+"""Seconds that a step may take to end at shutdown; an engine that hangs is left behind."""
 
 
 class _Stop:
-    """Ends the thread."""
+    """Ends the engine."""
 
 
 class EngineThread:
@@ -72,10 +72,10 @@ class EngineThread:
         self._idle.set()
         self._inbox: queue.SimpleQueue[_Add | _Abort | _Stop] = queue.SimpleQueue()
         self._last_progress = engine.clock()
-        self._ended = threading.Event()
+        self._has_left: threading.Event | None = None
 
     def start(self) -> None:
-        self._step_thread.join(self)
+        self._has_left = self._step_thread.join(self)
 
     def now(self) -> float:
         """The engine's clock."""
@@ -129,9 +129,10 @@ class EngineThread:
         return self._engine.clock() - self._last_progress if self._streams else 0.0
 
     async def stop(self) -> None:
-        """Leave the thread after the present step and fail what is unfinished."""
-        self._send(_Stop())
-        await asyncio.to_thread(self._ended.wait, STOP_PATIENCE)
+        """Leave the thread, after the present step if there is one, and fail what is unfinished."""
+        if self._has_left is not None and not self._step_thread.leave(self):
+            self._send(_Stop())
+            await asyncio.to_thread(self._has_left.wait, STOP_PATIENCE)
         self._die(ShuttingDownError(CUT_OFF))
 
     def _refuse_when_full(self, num_new: int) -> None:
@@ -164,9 +165,7 @@ class EngineThread:
             logger.exception("engine %s died", self.name)
             self.last_error = f"the engine has ended ({type(error).__name__}); the log has more"
             self._tell_loop(self._die, EngineDeadError(ENGINE_DIED))
-            goes_on = False
-        if not goes_on:
-            self._ended.set()
+            return False
         return goes_on
 
     def _drain_inbox(self) -> bool:
@@ -188,7 +187,7 @@ class EngineThread:
     def _take_in(self, request: EngineRequest) -> None:
         try:
             self._engine.add(request)
-        except Exception as error:  # what is wrong with one request must not end the thread
+        except Exception as error:  # what is wrong with one request must not end the engine
             logger.exception("engine %s could not take in a request", self.name)
             self.last_error = f"a request was not taken in ({type(error).__name__}); the log has more"
             self._tell_loop(self._fail, request.request_id, GenerationFailedError(STEP_FAILED))

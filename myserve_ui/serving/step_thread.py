@@ -9,10 +9,13 @@ that ends with it.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
+
+logger = logging.getLogger(__name__)
 
 _Result = TypeVar("_Result")
 
@@ -34,28 +37,54 @@ class StepThread:
     def __init__(self, name: str) -> None:
         self._name = name
         self._changed = threading.Condition()
-        self._members: list[Stepped] = []
+        self._members: dict[Stepped, threading.Event] = {}
         self._is_running = False
+        self._stepping: Stepped | None = None
 
-    def join(self, member: Stepped) -> None:
-        """Let `member` take part from now on, until its `take_turn` says False."""
+    def join(self, member: Stepped) -> threading.Event:
+        """Let `member` take part from now on, until its turn says False or it leaves: then the event is set."""
         with self._changed:
-            self._members.append(member)
+            has_left = self._members[member] = threading.Event()
             if not self._is_running:
                 self._is_running = True
                 threading.Thread(target=self._run, name=f"steps-{self._name}", daemon=True).start()
             self._changed.notify()
+            return has_left
 
     def wake(self) -> None:
         """Somebody may want a turn who did not before."""
         with self._changed:
             self._changed.notify()
 
+    def leave(self, member: Stepped) -> bool:
+        """Take `member` out at once, if it is not in the middle of a turn: then it has to say so itself."""
+        with self._changed:
+            if self._stepping is member:
+                return False
+            self._remove(member)
+            self._changed.notify()
+            return True
+
     def _run(self) -> None:
-        while ready := self._wait_for_work():
-            for member in ready:
-                if not member.take_turn():
-                    self._leave(member)
+        # No name here may hold a member while the thread sleeps: one that has left would keep its weights.
+        while round_of_turns := self._wait_for_work():
+            while round_of_turns:
+                self._give_turn(round_of_turns.pop(0))
+
+    def _give_turn(self, member: Stepped) -> None:
+        with self._changed:
+            if member not in self._members:
+                return
+            self._stepping = member
+        goes_on = False
+        try:
+            goes_on = member.take_turn()
+        except BaseException:  # the border: the others go on
+            logger.exception("a turn on the thread %s failed", self._name)
+        with self._changed:
+            self._stepping = None
+            if not goes_on:
+                self._remove(member)
 
     def _wait_for_work(self) -> list[Stepped]:
         """Those who want a turn; none when all have left, and the thread must end."""
@@ -67,9 +96,9 @@ class StepThread:
             self._is_running = False
             return []
 
-    def _leave(self, member: Stepped) -> None:
-        with self._changed:
-            self._members.remove(member)
+    def _remove(self, member: Stepped) -> None:
+        if (has_left := self._members.pop(member, None)) is not None:
+            has_left.set()
 
 
 async def on_own_thread(work: Callable[..., _Result], *arguments: object) -> _Result:

@@ -10,10 +10,11 @@ import torch
 
 from myserve_ui.core.outputs import FinishReason, RequestOutput
 from myserve_ui.core.sampling_params import SamplingDefaults, SamplingParams
+from myserve_ui.engine import kv_cache
 from myserve_ui.engine.engine import OUT_OF_MEMORY, Engine, EngineConfig
 from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.fault_injection import Fault, FaultKind, FaultyRunner, request_runs, step_is
-from myserve_ui.engine.kv_cache import KVCache
+from myserve_ui.engine.kv_cache import KVCache, reserve_zeros
 from myserve_ui.engine.memory_errors import is_out_of_memory
 from myserve_ui.engine.model_runner import ModelRunner
 from myserve_ui.engine.scheduler import NOT_A_NUMBER
@@ -227,18 +228,17 @@ def test_a_cache_whose_growth_fails_half_way_keeps_what_it_held(monkeypatch: pyt
         cache.layer(index, key, key).keys[0, :, :100] = index + 1
         cache.layer(index, key, key).values[0, :, :100] = -index - 1
     calls = [0]
-    make_zeros = torch.Tensor.new_zeros
 
     def fail_once(tensor: torch.Tensor, *shape: int) -> torch.Tensor:
         calls[0] += 1
         if calls[0] == fails_at:
-            raise torch.OutOfMemoryError
-        return make_zeros(tensor, *shape)
+            raise MemoryError
+        return reserve_zeros(tensor, *shape)
 
     cache.reserve([100])
     with monkeypatch.context() as patch:
-        patch.setattr(torch.Tensor, "new_zeros", fail_once)
-        with pytest.raises(torch.OutOfMemoryError):
+        patch.setattr(kv_cache, "reserve_zeros", fail_once)
+        with pytest.raises(MemoryError):
             cache.reserve([100, 900])
     cache.reserve([100, 600])
     for index in range(2):

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import threading
+import weakref
 
 import pytest
 
@@ -49,6 +50,60 @@ def test_one_that_wants_nothing_sleeps_until_it_is_woken():
     worker.wants_turn = True
     thread.wake()
     assert worker.left.wait(PATIENCE)
+
+
+def test_who_is_not_in_a_turn_leaves_at_once_and_who_is_has_to_finish():
+    thread, in_turn, may_end = StepThread("test"), threading.Event(), threading.Event()
+
+    class Slow(Worker):
+        def take_turn(self):
+            in_turn.set()
+            assert may_end.wait(PATIENCE)
+            return super().take_turn()
+
+    slow, idle = Slow("slow", 1, []), Worker("idle", 1, [], wants=False)
+    slow_has_left, idle_has_left = thread.join(slow), thread.join(idle)
+    assert in_turn.wait(PATIENCE)
+    assert thread.leave(idle)
+    assert idle_has_left.is_set()
+    assert not thread.leave(slow)
+    assert not slow_has_left.is_set()
+    may_end.set()
+    assert slow_has_left.wait(PATIENCE)
+    assert idle.log == []
+
+
+def test_a_sleeping_thread_keeps_nothing_of_who_has_left():
+    thread, idle = StepThread("test"), Worker("idle", 1, [], wants=False)
+    thread.join(idle)
+    for stays in (True, False):
+        worker = Worker("a", 3, [])
+        has_left = thread.join(worker)
+        if stays:
+            assert has_left.wait(PATIENCE)
+        else:
+            thread.leave(worker)
+        gone = weakref.ref(worker)
+        del worker
+        for _ in range(500):
+            if gone() is None:
+                break
+            threading.Event().wait(0.01)
+        assert gone() is None
+    thread.leave(idle)
+
+
+def test_a_turn_that_raises_ends_one_member_and_not_the_others():
+    thread, other = StepThread("test"), Worker("b", 300, [])
+
+    class Broken(Worker):
+        def take_turn(self):
+            raise SystemExit
+
+    broken_has_left = thread.join(Broken("a", 1, []))
+    thread.join(other)
+    assert broken_has_left.wait(PATIENCE)
+    assert other.left.wait(PATIENCE)
 
 
 def test_the_thread_ends_with_its_last_member_and_begins_again_with_the_next():

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from myserve_ui.core.memory_report import count_weight_traffic
-from myserve_ui.models import lean_layer
+from myserve_ui.models import fp16_linear, lean_layer
 from myserve_ui.models.cpu_kernels import KernelMismatchError, install_cpu_kernels
 from myserve_ui.models.fp16_linear import Fp16Linear, can_compute_from_fp16, pack_whole
 from myserve_ui.models.int4_linear import Int4Linear, round_to_groups
@@ -57,7 +57,8 @@ def test_logits_are_those_of_the_modules_own_layers(family, attention):
 
 @needs_fp16_kernel
 @pytest.mark.parametrize("family", sorted(FAMILIES))
-def test_weights_of_a_half_precision_checkpoint_are_read_in_16_bits_and_lose_nothing(family):
+def test_weights_of_a_half_precision_checkpoint_are_read_in_16_bits_and_lose_nothing(monkeypatch, family):
+    monkeypatch.setattr(fp16_linear, "BLOCK_ROWS", 64)  # else these are too small to be worth it
     model = quick(family, build=in_half)
     kinds = {type(part) for part in model.modules()}
     assert Fp16Linear in kinds
@@ -127,8 +128,7 @@ def test_no_row_no_bias_and_a_bias_pass_through_a_packed_layer():
 def test_the_smallest_and_largest_numbers_of_float16_are_multiplied_exactly():
     numbers = [2.0**-24, -(2.0**-24) * 3, 2.0**-14, 65504.0, -65504.0, 0.0, 1.0, -1.0 - 2**-10]
     weight = torch.tensor(numbers).repeat(16, 1)
-    layer = pack_whole(weight)
-    assert isinstance(layer, Fp16Linear)
+    layer = Fp16Linear(weight)
     for column, number in enumerate(numbers):
         assert layer(torch.eye(8)[column : column + 1]).unique().tolist() == [number]
 
@@ -136,10 +136,19 @@ def test_the_smallest_and_largest_numbers_of_float16_are_multiplied_exactly():
 @needs_fp16_kernel
 @pytest.mark.parametrize("number", [1 + 2**-12, 2.0**-26, 65520.0, float("inf"), float("nan")])
 def test_one_number_that_float16_does_not_hold_keeps_a_weight_in_float32(number):
-    weight = torch.ones(16, 8)
+    weight = torch.ones(16, 512)
+    assert isinstance(pack_whole(weight), Fp16Linear)
     weight[3, 5] = number
     assert isinstance(pack_whole(weight), PackedLinear) == (number != float("inf"))
-    torch.testing.assert_close(pack_whole(weight)(torch.ones(1, 8)), weight.sum(1)[None], equal_nan=True)
+    torch.testing.assert_close(pack_whole(weight)(torch.ones(1, 512)), weight.sum(1)[None], equal_nan=True)
+
+
+@needs_fp16_kernel
+@pytest.mark.parametrize(
+    ("width", "kind"), [(64, PackedLinear), (255, PackedLinear), (256, Fp16Linear), (576, Fp16Linear)]
+)
+def test_a_weight_that_whole_blocks_would_make_larger_stays_in_float32(width, kind):
+    assert type(pack_whole(torch.ones(16, width))) is kind
 
 
 @needs_fp16_kernel
