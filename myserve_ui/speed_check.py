@@ -48,8 +48,7 @@ def _decode_goals(engine: Engine, loaded: LoadedModel, machine: MachineSpeed, te
     cost = ModelCost(
         count_weight_traffic(loaded.memory), loaded.memory.num_parameters, engine.runner.kv_bytes_per_token
     )
-    read = sum(group.num_parameters for group in loaded.memory.groups if group.pattern != loaded.memory.lookup)
-    in_float32 = replace(cost, bytes_per_step=4 * read)
+    in_float32 = replace(cost, bytes_per_step=4 * sum(group.num_parameters for group in loaded.memory.read))
     speeds = [_decode(engine, DecodeLoad(batch, SHORT, STEPS)) for batch in BATCHES]
     for speed in speeds:
         work = f"decode at batch {speed.load.batch}: share of the roofline"

@@ -52,6 +52,11 @@ class MemoryReport:
     """Pattern of an input embedding that is not the head as well: a step reads a row of it for a token, not all."""
 
     @property
+    def read(self) -> tuple[WeightGroup, ...]:
+        """What a step reads whole."""
+        return tuple(group for group in self.groups if group.pattern != self.lookup)
+
+    @property
     def weight_bytes(self) -> int:
         return sum(group.weight_bytes for group in self.groups)
 
@@ -93,9 +98,7 @@ def count_weight_traffic(memory: MemoryReport, *, expanded_itemsize: int | None 
     number of the compute dtype) 4-bit weights of bitsandbytes are first written out in it and then read again.
     """
     total = 0
-    for group in memory.groups:
-        if group.pattern == memory.lookup:
-            continue
+    for group in memory.read:
         total += group.weight_bytes - group.padding_bytes
         if expanded_itemsize is not None and group.format in EXPANDED_FORMATS:
             total += 2 * group.num_parameters * expanded_itemsize

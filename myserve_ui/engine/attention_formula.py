@@ -20,6 +20,10 @@ class AttentionStyle:
     softcap: float | None = None
     sinks: torch.Tensor | None = None  # [heads]
 
+    def scale_of(self, query: torch.Tensor) -> float:
+        """What scores of `query` [..., head_dim] are multiplied with."""
+        return float(query.shape[-1] ** -0.5) if self.scaling is None else self.scaling
+
     @property
     def is_plain(self) -> bool:
         """Whether scores go into the softmax as they are."""
@@ -52,9 +56,8 @@ def attend_by_products(
 
     `mask` [rows, kv_heads, 1 or group * length, context] is added to the scores.
     """
-    scale = query.shape[-1] ** -0.5 if style.scaling is None else style.scaling
     keys, values = keys.flatten(0, 1), values.flatten(0, 1)
-    scores = torch.baddbmm(mask.flatten(0, 1), query.flatten(0, 1), keys.transpose(1, 2), alpha=scale)
+    scores = torch.baddbmm(mask.flatten(0, 1), query.flatten(0, 1), keys.transpose(1, 2), alpha=style.scale_of(query))
     return torch.bmm(torch.softmax(scores, dim=-1), values).unflatten(0, query.shape[:2])
 
 
@@ -65,7 +68,7 @@ def _attend_explicitly(
 
     A sink is one more logit per head that takes its share of the softmax and gives nothing.
     """
-    scores = query @ keys.transpose(-1, -2) * (query.shape[-1] ** -0.5 if style.scaling is None else style.scaling)
+    scores = query @ keys.transpose(-1, -2) * style.scale_of(query)
     if style.softcap is not None:
         scores = torch.tanh(scores / style.softcap) * style.softcap
     scores = (scores.masked_fill(~mask, float("-inf")) if mask.dtype is torch.bool else scores + mask).float()

@@ -10,6 +10,7 @@ import torch
 
 from myserve_ui.models.packed_linear import PackedLinear
 from myserve_ui.models.product import Product
+from myserve_ui.models.stored_embedding import halve_exactly
 
 BLOCK_ROWS = 512
 """FBGEMM lays weights out in blocks of so many inputs, and keeps room for whole blocks."""
@@ -27,14 +28,11 @@ class Fp16Linear(Product):
 
     packed_weight: torch.ScriptObject
     """[out_features, in_features] and the bias, opaque: only FBGEMM reads it."""
-    bias: torch.Tensor | None
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> None:
-        """A packed copy of `weight` [out_features, in_features], which float16 must hold exactly, and of `bias`."""
-        super().__init__()
-        self.out_features, self.in_features = weight.shape
-        self.register_buffer("bias", None if bias is None else bias.detach().float())
-        self.packed_weight = torch.ops.quantized.linear_prepack_fp16(weight.detach().float().contiguous(), self.bias)
+        """A packed copy of `weight` [out_features, in_features] in float32, which float16 must hold exactly."""
+        super().__init__(weight, bias)
+        self.packed_weight = torch.ops.quantized.linear_prepack_fp16(weight.detach().contiguous(), self.bias)
         self._multiply = torch.ops.quantized.linear_dynamic_fp16.default
 
     @property
@@ -63,7 +61,7 @@ def _fits_fp16(weight: torch.Tensor) -> bool:
     """Whether float16 holds every number, and whole blocks of it take no more memory than float32."""
     if weight.dtype is not torch.float32 or 2 * _stored_rows(weight.shape[1]) > 4 * weight.shape[1]:
         return False
-    return torch.equal(weight.half().float(), weight)
+    return halve_exactly(weight, (torch.float16,)) is not None
 
 
 def _stored_rows(in_features: int) -> int:

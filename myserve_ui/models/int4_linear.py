@@ -34,18 +34,15 @@ class Int4Linear(Product):
     """[out_features, in_features / 2] bytes, in the kernel's own order."""
     scales_and_zeros: torch.Tensor
     """[in_features / GROUP_SIZE, out_features, 2] in bfloat16."""
-    bias: torch.Tensor | None
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> None:
         """Quantise `weight` [out_features, in_features], whose sizes must fit; `bias` is kept as it is."""
-        super().__init__()
-        self.out_features, self.in_features = weight.shape
+        super().__init__(weight, bias)
         assert fits_int4(self.out_features, self.in_features)
         levels, scales, zeros = quantize_in_groups(weight)
         pairs = torch.stack((scales, zeros), dim=-1).transpose(0, 1)  # [groups, out_features, 2]
         self.register_buffer("packed_weight", torch.ops.aten._convert_weight_to_int4pack_for_cpu(levels, 1))
         self.register_buffer("scales_and_zeros", pairs.to(torch.bfloat16).contiguous())
-        self.register_buffer("bias", bias)
 
     @property
     def num_parameters(self) -> int:

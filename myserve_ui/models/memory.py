@@ -18,6 +18,7 @@ from myserve_ui.models.product import Product
 from myserve_ui.models.stored_embedding import StoredEmbedding
 
 _Identity = tuple[str, int]
+_State = tuple[torch.Tensor, ...]
 LAYER_NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
 
 
@@ -30,11 +31,8 @@ class _Part:
     num_parameters: int
     identity: _Identity
     num_bytes: int
-    state: tuple[torch.Tensor, ...] = ()
+    state: _State = ()
     padding_bytes: int = 0
-
-
-_State = tuple[torch.Tensor, ...]
 
 
 def _tensor_part(name: str, count: int, tensor: torch.Tensor, *, form: str | None = None, state: _State = ()) -> _Part:

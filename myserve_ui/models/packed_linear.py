@@ -25,15 +25,12 @@ class PackedLinear(Product):
 
     packed_weight: torch.Tensor
     """[out_features, in_features], opaque: only oneDNN reads it."""
-    bias: torch.Tensor | None
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> None:
         """A packed copy of `weight` [out_features, in_features]; the caller lets go of the original."""
-        super().__init__()
-        self.out_features, self.in_features = weight.shape
+        super().__init__(weight, bias)
         packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous(), ROWS_HINT)
         self.register_buffer("packed_weight", packed)
-        self.register_buffer("bias", None if bias is None else bias.detach())
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         return torch.ops.mkldnn._linear_pointwise.default(inputs, self.packed_weight, self.bias, "none", [], "")

@@ -15,6 +15,12 @@ class Product(nn.Module):
     out_features: int
     bias: torch.Tensor | None
 
+    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
+        """The sizes of `weight` [out_features, in_features], whose form is the kind's own, and `bias` as it is."""
+        super().__init__()
+        self.out_features, self.in_features = weight.shape
+        self.register_buffer("bias", None if bias is None else bias.detach())
+
     def add_to(self, residual: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
         """`residual + self(inputs)`, as a new tensor in the dtype of `residual` [..., out_features]."""
         return residual + self(inputs)

@@ -25,12 +25,12 @@ class StoredEmbedding(nn.Module):
         return nn.functional.embedding(token_ids, self.weight).to(self.dtype)
 
 
-def halve_exactly(weight: torch.Tensor) -> torch.Tensor | None:
-    """A copy of `weight` in 16 bits if no number changes by it, else None.
+def halve_exactly(weight: torch.Tensor, dtypes: tuple[torch.dtype, ...] = HALVES) -> torch.Tensor | None:
+    """A copy of `weight` in the first of `dtypes` if no number changes by it, else None.
 
     A copy always: what was read from a file would keep the whole file mapped.
     """
-    for dtype in HALVES:
+    for dtype in dtypes:
         if torch.equal((half := weight.to(dtype, copy=True)).to(weight.dtype), weight):
             return half
     return None

@@ -158,15 +158,16 @@ class EngineThread:
     def take_turn(self) -> bool:
         """Take in what came and make a step; False when the engine has ended."""
         try:
-            goes_on = self._drain_inbox()
-            if goes_on and self._engine.has_work:
+            if not self._drain_inbox():
+                return False
+            if self._engine.has_work:
                 self._publish(self._step())
+            return True
         except BaseException as error:  # the border: whatever ends this engine must not leave anybody waiting
             logger.exception("engine %s died", self.name)
             self.last_error = f"the engine has ended ({type(error).__name__}); the log has more"
             self._tell_loop(self._die, EngineDeadError(ENGINE_DIED))
             return False
-        return goes_on
 
     def _drain_inbox(self) -> bool:
         """Take in what came; False when the engine must end."""

@@ -27,7 +27,7 @@ class Stepped(Protocol):
     def wants_turn(self) -> bool: ...
 
     def take_turn(self) -> bool:
-        """Do a step's worth; False when there will be no other. Must not raise."""
+        """Do a step's worth; False when there will be no other. Whatever it raises ends it too."""
         ...
 
 
