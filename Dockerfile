@@ -35,6 +35,7 @@ RUN useradd --create-home --uid 10001 myserve \
 ENV HF_HOME=/data/huggingface \
     MYSERVE_CACHE=/data/myserve \
     MYSERVE_DATA=/data/myserve \
+    NUMBA_CACHE_DIR=/data/myserve/compiled \
     MYSERVE_HOST=0.0.0.0 \
     MYSERVE_PORT=7860
 VOLUME ["/data"]

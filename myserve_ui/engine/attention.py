@@ -1,8 +1,9 @@
 """The attention function that the transformers module calls: writes keys and values into rows, attends over rows.
 
-The batch is one flat row of tokens, [1, num_tokens], without padding. Decode rows (one new token each) share one
-masked call over neighbouring rows of the cache; each chunk of a prompt has a call of its own. Grouped-query heads are
-folded into the query length, [rows, kv_heads, group * length, head_dim], so that keys and values are never repeated.
+The batch is one flat row of tokens, [1, num_tokens], without padding. Decode rows (one new token each) are attended in
+one compiled loop where that is quickest, else in one masked call over neighbouring rows of the cache; each chunk of a
+prompt has a call of its own. Grouped-query heads are folded into the query length, [rows, kv_heads, group * length,
+head_dim], so that keys and values are never repeated.
 """
 
 from __future__ import annotations
@@ -11,15 +12,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from transformers import AttentionInterface
 
+from myserve_ui.core.row_batch import UNBOUNDED
+from myserve_ui.core.row_loops import attend_rows
 from myserve_ui.engine.attention_formula import AttentionStyle, attend_by_products, attend_folded, read_style
 from myserve_ui.engine.kv_cache import KVCache, LayerCache
 
 ATTENTION_NAME = "myserve_rows"
 SPARSE = 2
 """A shared call over the rows from the first to the last is made if at most this many times the rows are spanned."""
+
+FEW_THREADS, FEW_TOKENS = 2, 2048
+"""A loop on one thread is as quick as products on so many; on more, for so many tokens of context in all."""
+
+
+def is_quick_in_loop(contexts: Sequence[int], num_threads: int) -> bool:
+    """Whether one thread attends over decode rows of these contexts sooner than products on all of them."""
+    return num_threads <= FEW_THREADS or sum(contexts) <= FEW_TOKENS
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +59,21 @@ class AttentionBatch:
     decode_contexts: Sequence[int]
     """Tokens that each decode row attends over, its new one included."""
     chunks: Sequence[PromptChunk] = ()
+    in_loop: bool = False
+    """Whether a loop is quickest for the decode rows; only in float32 on a CPU."""
+    _row_places: np.ndarray | None = None  # [decodes, 2]
     _places: dict[tuple[object, ...], torch.Tensor] = field(default_factory=dict)
     _masks: dict[tuple[object, ...], torch.Tensor] = field(default_factory=dict)
+
+    def attend_rows(self, layer: int, heads: np.ndarray, num_kv_heads: int, style: tuple[float, int]) -> np.ndarray:
+        """Write and attend the decode rows, as core/row_batch.py has it."""
+        if self._row_places is None:
+            positions = [context - 1 for context in self.decode_contexts]
+            self._row_places = np.array((self.decode_slots, positions), np.int64).T.copy()
+        if (rows := self.cache.layers.get(layer)) is None:
+            kind = torch.from_numpy(heads[:, :num_kv_heads]).transpose(0, 1)
+            rows = self.cache.layer(layer, kind, kind)
+        return attend_rows(heads, rows.keys.numpy(), rows.values.numpy(), self._row_places, style)
 
     def decode_places(self, layer: LayerCache) -> torch.Tensor:
         """Where the decode tokens go in `layer`, [kv_heads, num_decodes]."""
@@ -108,13 +133,27 @@ def attend(
     layer = batch.cache.layer(index, keys, values)
     parts = []
     if num_decodes := len(batch.decode_slots):
-        layer.write_tokens(batch.decode_places(layer), keys[:, :num_decodes], values[:, :num_decodes])
-        parts.append(_attend_decode(queries[:num_decodes], layer, batch, style))
+        own_keys, own_values = keys[:, :num_decodes], values[:, :num_decodes]
+        if batch.in_loop and style.is_plain and key.shape == value.shape:
+            parts.append(_attend_in_loop(index, (queries[:num_decodes], own_keys, own_values), batch, style))
+        else:
+            layer.write_tokens(batch.decode_places(layer), own_keys, own_values)
+            parts.append(_attend_decode(queries[:num_decodes], layer, batch, style))
     for chunk in batch.chunks:
         span = slice(chunk.first, chunk.last)
         layer.write_span(chunk.slot, chunk.start, keys[:, span], values[:, span])
         parts.append(_attend_chunk(queries[span], layer, batch, chunk, style))
     return (parts[0] if len(parts) == 1 else torch.cat(parts))[None], None
+
+
+def _attend_in_loop(
+    index: int, parts: tuple[torch.Tensor, torch.Tensor, torch.Tensor], batch: AttentionBatch, style: AttentionStyle
+) -> torch.Tensor:  # [num_decodes, heads, head_dim]
+    queries, keys, values = parts
+    heads = torch.cat((queries, keys.transpose(0, 1), values.transpose(0, 1)), dim=1).numpy()
+    seen = (style.scale_of(queries), style.window or UNBOUNDED)
+    attended = batch.attend_rows(index, heads, keys.shape[0], seen)
+    return torch.from_numpy(attended).view(queries.shape)
 
 
 def _attend_decode(

@@ -57,17 +57,17 @@ class KVCache:
         self.capacity = min(MIN_CAPACITY, max_len)
         self._max_slots = num_slots
         self._max_len = max_len
-        self._layers: dict[int, LayerCache] = {}
+        self.layers: dict[int, LayerCache] = {}
         self._touched = [0] * num_slots
 
     @property
     def num_layers(self) -> int:
-        return len(self._layers)
+        return len(self.layers)
 
     @property
     def bytes_per_token(self) -> int:
         """Bytes that one token takes over all layers; 0 before the first forward."""
-        return sum(layer.bytes_per_token for layer in self._layers.values())
+        return sum(layer.bytes_per_token for layer in self.layers.values())
 
     def reserve(self, claims: Sequence[int]) -> None:
         """Make room for `claims[slot]` tokens in every row; rows beyond the claims hold nothing.
@@ -93,21 +93,21 @@ class KVCache:
 
     def layer(self, index: int, key: torch.Tensor, value: torch.Tensor) -> LayerCache:
         """The tensors of layer `index`; made at first sight of its key and value, [num_kv_heads, num_tokens, dim]."""
-        if (layer := self._layers.get(index)) is None:
+        if (layer := self.layers.get(index)) is None:
             layer = LayerCache(self._zeros(key), self._zeros(value))
-            self._layers[index] = layer
+            self.layers[index] = layer
         return layer
 
     def copy_row(self, source: int, target: int, length: int) -> None:
         """Copy the first `length` tokens of one row to another, in every layer."""
-        for layer in self._layers.values():
+        for layer in self.layers.values():
             layer.keys[target, :, :length] = layer.keys[source, :, :length]
             layer.values[target, :, :length] = layer.values[source, :, :length]
 
     def clear_row(self, slot: int) -> None:
         """Zero what was written into a row."""
         if slot < self.num_slots:
-            for layer in self._layers.values():
+            for layer in self.layers.values():
                 layer.keys[slot, :, : self._touched[slot]] = 0
                 layer.values[slot, :, : self._touched[slot]] = 0
 
@@ -119,7 +119,7 @@ class KVCache:
         kept = [(slot, min(claim, self.capacity)) for slot, claim in enumerate(claims[: self.num_slots]) if claim]
         # If memory runs out on the way, some layers are new and some old: only what all have may be believed.
         self.num_slots, self.capacity = min(num_slots, self.num_slots), min(capacity, self.capacity)
-        for layer in self._layers.values():
+        for layer in self.layers.values():
             layer.keys = _moved(layer.keys, (num_slots, capacity), kept)
             layer.values = _moved(layer.values, (num_slots, capacity), kept)
         self.num_slots, self.capacity = num_slots, capacity

@@ -6,7 +6,13 @@ from typing import Protocol
 
 import torch
 
-from myserve_ui.engine.attention import ATTENTION_NAME, AttentionBatch, PromptChunk, register_attention
+from myserve_ui.engine.attention import (
+    ATTENTION_NAME,
+    AttentionBatch,
+    PromptChunk,
+    is_quick_in_loop,
+    register_attention,
+)
 from myserve_ui.engine.kv_cache import KVCache
 from myserve_ui.engine.scheduler import ScheduledBatch
 
@@ -43,6 +49,7 @@ class ModelRunner:
         self.dtype: torch.dtype = module.dtype  # type: ignore[assignment]
         self.cache = KVCache(num_slots, max_len)
         self.device = module.get_input_embeddings().weight.device  # type: ignore[operator]
+        self._may_loop = self.device.type == "cpu" and self.dtype is torch.float32
         module.set_attn_implementation(ATTENTION_NAME)  # type: ignore[operator]
 
     @property
@@ -68,6 +75,7 @@ class ModelRunner:
             position_ids=attention.positions[None],
             use_cache=False,
             attention_batch=attention,
+            row_batch=attention if attention.in_loop and not attention.chunks else None,
             logits_to_keep=torch.tensor(batch.logit_rows, dtype=torch.long, device=self.device),
         )
         return output.logits[0].float()  # [num_logits, vocab_size]
@@ -75,12 +83,14 @@ class ModelRunner:
     def _attention_batch(self, batch: ScheduledBatch) -> AttentionBatch:
         positions = [chunk.start + offset for chunk in batch.chunks for offset in range(chunk.length)]
         decodes = [chunk for chunk in batch.chunks if chunk.length == 1]
+        contexts = [chunk.start + 1 for chunk in decodes]
         return AttentionBatch(
             cache=self.cache,
             positions=torch.tensor(positions, device=self.device),
             decode_slots=[chunk.slot for chunk in decodes],
-            decode_contexts=[chunk.start + 1 for chunk in decodes],
+            decode_contexts=contexts,
             chunks=_prompt_chunks(batch),
+            in_loop=self._may_loop and is_quick_in_loop(contexts, torch.get_num_threads()),
         )
 
 

@@ -51,11 +51,12 @@ class Int4Linear(Product):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """[..., in_features] -> [..., out_features], in the dtype of `x`."""
-        rows = x.reshape(-1, self.in_features).to(torch.bfloat16)
+        rows = (x if x.dim() == 2 else x.reshape(-1, self.in_features)).to(torch.bfloat16)
         product = torch.ops.aten._weight_int4pack_mm_for_cpu(
             rows, self.packed_weight, GROUP_SIZE, self.scales_and_zeros
         )
-        output = product.to(x.dtype).view(*x.shape[:-1], self.out_features)
+        output = product.to(x.dtype)
+        output = output if x.dim() == 2 else output.view(*x.shape[:-1], self.out_features)
         return output if self.bias is None else output + self.bias
 
     def extra_repr(self) -> str:

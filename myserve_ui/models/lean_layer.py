@@ -9,17 +9,26 @@ from __future__ import annotations
 
 import copy
 import sys
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from transformers import PreTrainedModel
+from transformers.activations import SiLUActivation
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from myserve_ui.core.row_batch import UNBOUNDED, RowBatch
+from myserve_ui.core.row_loops import add_and_norm_rows, gate_rows, norm_heads, norm_rows, rotate_rows
 from myserve_ui.models.product import ProductFactory
 
 KINDS = frozenset({"LlamaDecoderLayer", "MistralDecoderLayer", "Qwen2DecoderLayer", "Qwen3DecoderLayer"})
 """Layers that are nothing but norm, attention with rotary positions, norm, gated MLP."""
+
+
+SILU = (nn.SiLU, SiLUActivation)
+"""The activations that the loops over rows know."""
 
 
 class ComplexRotary(nn.Module):
@@ -46,7 +55,14 @@ class LeanNorm(nn.Module):
         weight = norm.get_parameter("weight").detach()
         size = weight.shape[-1]
         self.weight = nn.Parameter(weight * size**0.5, requires_grad=False)
-        self.floor = torch.tensor((size * float(norm.variance_epsilon)) ** 0.5)  # type: ignore[arg-type]
+        floor = size * float(norm.variance_epsilon)  # type: ignore[arg-type]
+        self.floor = torch.tensor(floor**0.5)
+        self.floor_squared = np.float32(floor)
+
+    @property
+    def numbers(self) -> tuple[np.ndarray, np.float32]:
+        """Weight and floor as the loops over rows take them."""
+        return self.weight.detach().numpy(), self.floor_squared
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         length = torch.linalg.vector_norm(hidden, dim=-1, keepdim=True)
@@ -76,6 +92,7 @@ class LeanDecoderLayer(nn.Module):
         self.down = make(*_weights_of(mlp, "down_proj"))
         self.activation: Any = mlp.act_fn
         self.attention = _without_parts(attention)
+        self.layer_idx: int = attention.layer_idx  # type: ignore[assignment]
         self.attention_options = {"scaling": attention.scaling, "dropout": 0.0}
         if (window := _window_of(attention)) is not None:
             self.attention_options["sliding_window"] = window
@@ -84,6 +101,19 @@ class LeanDecoderLayer(nn.Module):
         # Bound once: to find a part of a module and enter it past its hooks takes as long as a small kernel.
         self._before = (self.norm.forward, self.qkv.forward)
         self._after = (self.output.add_to, self.mlp_norm.forward, self.gate_up.forward, self.down.add_to)
+        self._prepare_rows(window)
+
+    def _prepare_rows(self, window: int | None) -> None:
+        self.takes_rows = isinstance(self.activation, SILU)
+        norm, mlp_norm = self.norm.numbers, self.mlp_norm.numbers
+        self._row_parts = (
+            *(norm, self.qkv.forward, self.output.forward),
+            *(mlp_norm, self.gate_up.forward, self.down.add_to),
+        )
+        borders = (0, self.head_counts[0], self.num_rotated)
+        norms = [None if part is None else part.numbers for part in (self.query_norm, self.key_norm)]
+        self._normed_heads = [(*span, own) for span, own in zip(pairwise(borders), norms, strict=True) if own]
+        self._row_style = (float(self.attention.scaling), UNBOUNDED if window is None else window)  # type: ignore[arg-type]
 
     def forward(
         self,
@@ -94,6 +124,8 @@ class LeanDecoderLayer(nn.Module):
         **options: Any,
     ) -> torch.Tensor:
         """The layer's output, of the shape of `hidden`. `options` go on to the attention function."""
+        if (batch := options.get("row_batch")) is not None and self.takes_rows:
+            return self._forward_rows(hidden, position_embeddings, batch)  # type: ignore[arg-type]
         norm, project = self._before
         add_output, mlp_norm, gate_up, add_down = self._after
         query, key, value = self._rotate(project(norm(hidden)), position_embeddings)
@@ -104,6 +136,20 @@ class LeanDecoderLayer(nn.Module):
         hidden = add_output(hidden, attended.reshape(*hidden.shape[:-1], -1))
         gate, up = gate_up(mlp_norm(hidden)).chunk(2, dim=-1)
         return add_down(hidden, self.activation(gate).mul_(up))
+
+    def _forward_rows(self, hidden: torch.Tensor, rotation: torch.Tensor, batch: RowBatch) -> torch.Tensor:
+        """The same for one new token of each sequence: a loop between two products, not ten calls."""
+        norm, project, add_output, mlp_norm, gate_up, add_down = self._row_parts
+        residual = hidden.numpy()[0]
+        heads = project(torch.from_numpy(norm_rows(residual, *norm))).numpy().reshape(len(residual), -1, self.head_dim)
+        for first, last, numbers in self._normed_heads:
+            norm_heads(heads, first, last, *numbers)
+        rotate_rows(heads, rotation.numpy()[0, :, 0], self.num_rotated)
+        attended = batch.attend_rows(self.layer_idx, heads, self.head_counts[1], self._row_style)
+        middle = add_output(torch.from_numpy(attended))
+        normed = add_and_norm_rows(middle.numpy(), residual, *mlp_norm)
+        gated = gate_rows(gate_up(torch.from_numpy(normed)).numpy())
+        return add_down(middle, torch.from_numpy(gated))[None]
 
     def _rotate(
         self, qkv: torch.Tensor, rotation: torch.Tensor | None

@@ -1,0 +1,170 @@
+"""The compiled loops over rows compute what torch's operations do, whatever the numbers are."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import scaled_dot_product_attention, silu
+
+from myserve_ui.core import row_loops
+from myserve_ui.core.row_batch import UNBOUNDED
+from myserve_ui.core.row_loops import add_and_norm_rows, attend_rows, gate_rows, norm_heads, norm_rows, rotate_rows
+from myserve_ui.core.sampling_params import SamplingParams
+from myserve_ui.engine import model_runner
+from myserve_ui.engine.attention import is_quick_in_loop
+from myserve_ui.engine.engine_request import EngineRequest
+from myserve_ui.engine.model_runner import ModelRunner
+from myserve_ui.engine.scheduler import ScheduledBatch, ScheduledChunk
+from myserve_ui.engine.sequence import Sequence
+from myserve_ui.models.cpu_kernels import install_cpu_kernels
+from myserve_ui.models.tiny import FAMILIES, build_tiny_model
+
+FLOOR = np.float32(1e-3)
+
+
+def noise(*shape: int) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+def normed(rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    return (rows / (rows.double().pow(2).sum(-1, keepdim=True) + float(FLOOR)).sqrt()).float() * weight
+
+
+@pytest.mark.parametrize(("count", "size"), [(1, 576), (3, 7), (16, 64), (0, 8)])
+def test_norms_are_those_of_torch(count, size):
+    rows, weight, residual = noise(count, size), noise(size), noise(count, size) * 3
+    torch.testing.assert_close(torch.from_numpy(norm_rows(rows.numpy(), weight.numpy(), FLOOR)), normed(rows, weight))
+    total = rows + residual
+    actual = add_and_norm_rows(rows.numpy(), residual.numpy(), weight.numpy(), FLOOR)
+    torch.testing.assert_close(rows, total)
+    torch.testing.assert_close(torch.from_numpy(actual), normed(total, weight))
+
+
+def test_only_the_heads_asked_for_are_normed():
+    heads, weight = noise(3, 5, 8), noise(8)
+    expected = torch.cat((heads[:, :1], normed(heads[:, 1:4], weight), heads[:, 4:]), dim=1)
+    norm_heads(heads.numpy(), 1, 4, weight.numpy(), FLOOR)
+    torch.testing.assert_close(heads, expected)
+
+
+def test_pairs_of_the_first_heads_are_turned():
+    heads, turns = noise(2, 3, 8), torch.polar(torch.ones(2, 4), noise(2, 4))
+    expected = heads.clone()
+    pairs = torch.view_as_complex(expected[:, :2].unflatten(-1, (4, 2)))
+    expected[:, :2] = torch.view_as_real(pairs * turns[:, None]).flatten(-2)
+    rotate_rows(heads.numpy(), turns.numpy(), 2)
+    torch.testing.assert_close(heads, expected)
+
+
+def test_a_gate_holds_over_the_whole_range_of_float32():
+    edges = torch.tensor([0.0, -0.0, 1e-30, -87.0, -88.5, -104.0, 88.5, 104.0, 3e38, -3e38, float("inf")])
+    gates = torch.cat((torch.linspace(-30, 30, 4099), edges))[None]
+    ups = torch.full_like(gates, 0.5)
+    actual = torch.from_numpy(gate_rows(torch.cat((gates, ups), dim=1).numpy()))
+    torch.testing.assert_close(actual, silu(gates) * ups, rtol=1e-6, atol=2e-36)
+    spoilt = np.array([[float("nan"), 1.0, 2.0, float("nan")]], np.float32)
+    assert np.isnan(gate_rows(spoilt)).all()
+
+
+def test_e_to_the_power_of_x_is_exact_to_two_units_of_the_last_place():
+    powers = np.linspace(row_loops.LOWEST, 88.3, 200_001).astype(np.float32)
+    exact = np.exp(powers.astype(np.float64))
+    apart = np.abs(np.array([row_loops.exp_of(x) for x in powers]) - exact)
+    assert (apart / np.spacing(exact.astype(np.float32))).max() < 2
+    assert row_loops.exp_of(np.float32(1000)) == np.inf
+    assert row_loops.exp_of(np.float32(-1000)) == row_loops.exp_of(np.float32(row_loops.LOWEST))
+
+
+@pytest.mark.parametrize("window", [UNBOUNDED, 5, 1])
+@pytest.mark.parametrize(("kv_heads", "group", "dim"), [(3, 3, 64), (1, 1, 8), (2, 4, 20)])
+def test_rows_attend_over_what_they_see_and_write_themselves(window, kv_heads, group, dim):
+    places = np.array([[4, 0], [1, 16], [2, 63]], np.int64)
+    heads = noise(3, kv_heads * (group + 2), dim)
+    keys, values = noise(5, kv_heads, 64, dim), noise(5, kv_heads, 64, dim) * 2
+    before = keys.clone(), values.clone()
+    actual = attend_rows(heads.numpy(), keys.numpy(), values.numpy(), places, (0.3, window))
+    for row, (slot, position) in enumerate(places.tolist()):
+        queries, key, value = heads[row].split((kv_heads * group, kv_heads, kv_heads))
+        before[0][slot, :, position], before[1][slot, :, position] = key, value
+        seen = slice(max(0, position + 1 - window), position + 1)
+        expected = scaled_dot_product_attention(
+            queries.view(kv_heads, group, dim), before[0][slot, :, seen], before[1][slot, :, seen], scale=0.3
+        )
+        torch.testing.assert_close(torch.from_numpy(actual[row]), expected.flatten())
+    assert torch.equal(keys, before[0]) and torch.equal(values, before[1])
+
+
+def test_a_number_that_is_none_stays_in_its_row():
+    heads, keys, values = noise(2, 3, 8), noise(2, 1, 4, 8), noise(2, 1, 4, 8)
+    heads[0, 0, 0] = float("nan")
+    actual = attend_rows(heads.numpy(), keys.numpy(), values.numpy(), np.array([[0, 2], [1, 2]]), (1.0, UNBOUNDED))
+    assert np.isnan(actual[0]).all() and not np.isnan(actual[1]).any()
+
+
+def test_a_row_does_not_depend_on_its_company():
+    heads, keys, values = noise(4, 9, 16), noise(4, 3, 40, 16), noise(4, 3, 40, 16)
+    places = np.array([[0, 30], [1, 2], [2, 39], [3, 11]])
+    together = attend_rows(heads.numpy(), keys.numpy(), values.numpy(), places, (0.25, UNBOUNDED))
+    for row in range(4):
+        alone = attend_rows(
+            heads[row : row + 1].numpy(), keys.numpy(), values.numpy(), places[row : row + 1], (0.25, UNBOUNDED)
+        )
+        assert np.array_equal(alone[0], together[row])
+
+
+def test_without_a_folder_to_keep_it_in_a_loop_is_compiled_all_the_same(monkeypatch):
+    asked = []
+
+    def njit(cache=False, **options):
+        asked.append(cache)
+        if cache:
+            raise RuntimeError("cannot cache function: no locator available")
+        return numba.njit(**options)
+
+    monkeypatch.setattr(row_loops, "njit", njit)
+    assert row_loops.compiled(lambda x: x + 1)(1) == 2
+    assert asked == [True, False]
+
+
+def test_products_take_over_where_many_threads_share_much_context():
+    assert is_quick_in_loop([4000] * 16, 2)
+    assert is_quick_in_loop([100] * 16, 32)
+    assert not is_quick_in_loop([4000] * 16, 32)
+
+
+@pytest.mark.parametrize("has_lean_layers", [True, False])
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_steps_in_loops_give_the_logits_of_steps_in_products(monkeypatch, family, has_lean_layers):
+    loops, products = (steps_of(monkeypatch, family, has_lean_layers, in_loop) for in_loop in (True, False))
+    torch.testing.assert_close(loops, products, rtol=1e-4, atol=2e-4)
+
+
+def steps_of(monkeypatch, family: str, has_lean_layers: bool, in_loop: bool) -> torch.Tensor:
+    """Logits of a prompt, of two rows together with a second prompt, and of all rows with one missing between."""
+    monkeypatch.setattr(model_runner, "is_quick_in_loop", lambda contexts, num_threads: in_loop)
+    model = build_tiny_model(family)
+    assert not has_lean_layers or install_cpu_kernels(model, torch.float32, in_int4=False)
+    runner = ModelRunner(model, num_slots=4, max_len=64)
+    runner.reserve([20, 20, 20, 20])
+    tokens = [
+        EngineRequest(str(slot), tuple(range(slot, slot + 12)), SamplingParams(), arrival=0.0) for slot in range(4)
+    ]
+    sequences = [Sequence(slot, request, lambda ids: "") for slot, request in enumerate(tokens)]
+    steps = [
+        [(0, 0, 9), (1, 0, 5)],
+        [(0, 9, 1), (1, 5, 1), (3, 0, 7)],
+        [(0, 10, 1), (3, 7, 1)],
+        [(0, 11, 1), (1, 6, 1), (3, 8, 1)],
+    ]
+    return torch.cat(
+        [
+            runner.forward(
+                ScheduledBatch(
+                    tuple(ScheduledChunk(sequences[slot], start, length, slot, True) for slot, start, length in step)
+                )
+            )
+            for step in steps
+        ]
+    )
