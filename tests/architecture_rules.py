@@ -82,7 +82,7 @@ HOMES: dict[str, set[str]] = {
     "safetensors": {"models"},
     "filelock": {"models"},
     "huggingface_hub": {"models"},
-    "numba": {"core/row_loops"},
+    "numba": {"core/compiled"},
     "torch": {"models", "evaluation", "bench", "selftest", "gpu_check", *(f"engine/{name}" for name in TENSOR_FILES)},
     "argparse": {"settings", "selftest", "bench", "cli"},
 }

@@ -1,36 +1,15 @@
-"""Loops over rows of float32, compiled for this processor: between its products a small step is calls more than sums.
-
-What is compiled is kept on disk, and made anew only when the file changes in which the loop stands: a loop and what it
-calls stand in this one.
-"""
+"""What a small step does with rows of float32 between its products, each in one pass over numbers in the cache."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
 
 import numpy as np
-from numba import njit
 
-Loop = TypeVar("Loop", bound=Callable[..., Any])
-
-FREEDOMS = {"reassoc", "contract", "nsz", "arcp"}
-"""What the compiler may do with sums: order them for its registers. NaN and infinity stay what they are."""
+from myserve_ui.core.compiled import compiled
 
 LOWEST, HIGHEST = -87.0, 89.0
 """From the one on e to the power of x is a normal float32; at the other it is more than any."""
-
-
-def compiled(function: Loop) -> Loop:
-    """`function` in machine code, made at its first call for the types it is called with, and kept on disk.
-
-    A division by zero gives infinity, as in numpy. Where nothing can be kept, each process compiles for itself.
-    """
-    try:
-        return cast(Loop, njit(cache=True, fastmath=FREEDOMS, error_model="numpy")(function))
-    except RuntimeError:  # no folder to write to
-        return cast(Loop, njit(fastmath=FREEDOMS, error_model="numpy")(function))
 
 
 @compiled

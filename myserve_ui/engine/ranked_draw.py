@@ -1,23 +1,26 @@
 """Draws a token from each row's distribution, or from the part of it that top_k, top_p and min_p leave.
 
-Sorting the whole vocabulary takes most of a step, and almost always a few likeliest tokens are all that is left. So the
-likeliest are ranked first; only a row that may need more of them is sorted whole. Both ways leave the same tokens.
+Sorting the whole vocabulary takes most of a step. On a CPU a loop finds what top_p and min_p leave without it. Else the
+likeliest tokens are ranked first, which almost always are all that is left; only a row that may need more of them is
+sorted whole. All ways leave the same tokens.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence as SequenceOf
 
+import numpy as np
 import torch
 
+from myserve_ui.core.nucleus_loops import PIECE, draw_from_nuclei
 from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.engine.device_copies import to_device
 
 CANDIDATES = (256, 2048)
 """Tokens that are ranked at first, and where these do not settle a row."""
 
-PIECE = 32
-"""Neighbouring tokens of which only the likeliest is looked at first."""
+PIECES = (32, 4)
+"""Neighbouring tokens of which only the likeliest is looked at first: where it saves much, and then of what is left."""
 
 BLOCK = 128
 """Probabilities that are added up before one of the sums is chosen."""
@@ -37,6 +40,17 @@ def draw_ranked(logits: torch.Tensor, params: SequenceOf[SamplingParams], unifor
         if not (left := [row for row, settled in zip(left, is_settled, strict=True) if not settled]):
             break
     return token_ids
+
+
+def draw_from_nucleus(
+    logits: torch.Tensor, params: SequenceOf[SamplingParams], uniforms: SequenceOf[float]
+) -> torch.Tensor:
+    """As `draw_ranked`, on a CPU, for rows without top_k."""
+    probabilities = torch.softmax(logits, dim=-1)
+    whole = logits.shape[-1] // PIECE * PIECE
+    peaks = probabilities[:, :whole].unflatten(-1, (-1, PIECE)).amax(-1)
+    wishes = [(uniform, p.top_p, p.min_p or 0.0) for uniform, p in zip(uniforms, params, strict=True)]
+    return torch.from_numpy(draw_from_nuclei(probabilities.numpy(), peaks.numpy(), np.array(wishes)))
 
 
 def _draw_among(
@@ -67,23 +81,33 @@ def _likeliest(logits: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Te
     return values, order.gather(-1, by_value)
 
 
+def find_best(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """As `max` over each row of `logits` [rows, vocab], the first of equals, and several times as quick on a CPU."""
+    if logits.shape[-1] % PIECES[0]:
+        return logits.max(dim=-1)
+    pieces = logits.unflatten(-1, (-1, PIECES[0]))
+    best, piece = pieces.amax(-1).max(dim=-1)
+    return best, piece * PIECES[0] + pieces[torch.arange(len(piece), device=piece.device), piece].argmax(-1)
+
+
 def _top(logits: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
     """As `topk`, in another order: the `count` pieces of a row with the largest maxima hold its `count` largest values.
 
     What lies in another piece is no larger than its maximum, and so than `count` maxima.
     """
-    vocab_size = logits.shape[-1]
-    if vocab_size % PIECE or vocab_size <= 2 * count * PIECE:
-        return logits.topk(count, dim=-1)
-    pieces = logits.unflatten(-1, (-1, PIECE))
-    chosen = pieces.amax(-1).topk(count, dim=-1, sorted=False).indices  # [rows, count]
-    inside = pieces.gather(1, chosen[:, :, None].expand(-1, -1, PIECE)).flatten(1)  # [rows, count * PIECE]
-    values, order = inside.topk(count, dim=-1)
-    return values, chosen.gather(-1, order // PIECE) * PIECE + order % PIECE
+    rows, size = logits.shape
+    for piece in PIECES:
+        if size % piece == 0 and size > 2 * count * piece:
+            pieces = logits.reshape(-1, piece)
+            chosen = pieces.amax(-1).view(rows, -1).topk(count, dim=-1, sorted=False).indices  # [rows, count]
+            first = torch.arange(0, len(pieces), size // piece, device=logits.device)[:, None]
+            values, order = _top(pieces.index_select(0, (chosen + first).flatten()).view(rows, -1), count)
+            return values, chosen.gather(-1, order // piece) * piece + order % piece
+    return logits.topk(count, dim=-1)
 
 
-def draw_any(logits: torch.Tensor, uniforms: SequenceOf[float]) -> torch.Tensor:
-    """One token for each row of `logits` [rows, vocab], any of them: [rows]."""
+def draw_any(logits: torch.Tensor, params: SequenceOf[SamplingParams], uniforms: SequenceOf[float]) -> torch.Tensor:
+    """As `draw_ranked`, for rows that leave nothing out."""
     return pick(torch.softmax(logits, dim=-1), uniforms)
 
 

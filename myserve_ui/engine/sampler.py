@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as SequenceOf
+from collections.abc import Callable, Sequence as SequenceOf
 from dataclasses import dataclass
 
 import torch
 
 from myserve_ui.core.logprobs import TokenLogprob
+from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.engine.device_copies import to_device
 from myserve_ui.engine.grammar import RowMasks, forbid_tokens
 from myserve_ui.engine.logit_adjustments import adjust_logits
 from myserve_ui.engine.logprobs import token_logprobs
-from myserve_ui.engine.ranked_draw import draw_any, draw_ranked
+from myserve_ui.engine.ranked_draw import draw_any, draw_from_nucleus, draw_ranked, find_best
 from myserve_ui.engine.sequence import Sequence
+
+Draw = Callable[[torch.Tensor, SequenceOf[SamplingParams], SequenceOf[float]], torch.Tensor]
+"""Logits [rows, vocab] divided by the temperature, and a uniform number for each row -> a token for each: [rows]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,39 +59,38 @@ class Sampler:
         return Sampled(token_ids, dict(zip(asking, reported, strict=True)))
 
     def _choose(self, logits: torch.Tensor, sequences: SequenceOf[Sequence]) -> list[int | None]:
-        best, token_ids = logits.max(dim=-1)
-        plain, ranked = self._rows_that_draw(sequences, logits.shape[-1])
-        for rows, draw in ((plain, self._draw), (ranked, self._draw_ranked)):
+        best, token_ids = find_best(logits)
+        for draw, rows in self._rows_that_draw(sequences, logits).items():
             if len(rows) == len(sequences):
-                token_ids = draw(logits, sequences)
-            elif rows:
+                token_ids = draw(_tempered(logits, sequences), _params(sequences), _uniforms(sequences))
+            else:
                 index = to_device(rows, torch.long, logits.device)
-                token_ids[index] = draw(logits[index], [sequences[row] for row in rows])
+                drawing = [sequences[row] for row in rows]
+                token_ids[index] = draw(_tempered(logits[index], drawing), _params(drawing), _uniforms(drawing))
         packed = torch.where(torch.isfinite(best), token_ids, -1).tolist()  # one transfer from the device
         return [None if token_id < 0 else token_id for token_id in packed]
 
-    def _rows_that_draw(self, sequences: SequenceOf[Sequence], vocab_size: int) -> tuple[list[int], list[int]]:
-        """Rows that draw from every token, and rows that rank the tokens first to leave some out.
+    def _rows_that_draw(self, sequences: SequenceOf[Sequence], logits: torch.Tensor) -> dict[Draw, list[int]]:
+        """Rows by the way they draw: from every token, or one of the ways to leave some out.
 
         The way a row takes depends on its own parameters alone, or neighbours would change its draws.
         """
-        plain: list[int] = []
-        ranked: list[int] = []
+        ways: dict[Draw, list[int]] = {}
         for row, sequence in enumerate(sequences):
             params = sequence.params
             if params.is_greedy:
                 continue
-            keeps_all = params.top_p == 1.0 and not params.min_p and not 1 <= (params.top_k or 0) < vocab_size
-            (plain if keeps_all else ranked).append(row)
-        return plain, ranked
+            has_top_k = 1 <= (params.top_k or 0) < logits.shape[-1]
+            if params.top_p == 1.0 and not params.min_p and not has_top_k:
+                draw: Draw = draw_any
+            else:
+                draw = draw_ranked if has_top_k or logits.device.type != "cpu" else draw_from_nucleus
+            ways.setdefault(draw, []).append(row)
+        return ways
 
-    def _draw(self, logits: torch.Tensor, sequences: SequenceOf[Sequence]) -> torch.Tensor:
-        """One token for each row of `logits` [num_drawn, vocab], any of the vocabulary."""
-        return draw_any(_tempered(logits, sequences), _uniforms(sequences))
 
-    def _draw_ranked(self, logits: torch.Tensor, sequences: SequenceOf[Sequence]) -> torch.Tensor:
-        """One token for each row, of those that top_k, top_p and min_p leave."""
-        return draw_ranked(_tempered(logits, sequences), [s.params for s in sequences], _uniforms(sequences))
+def _params(sequences: SequenceOf[Sequence]) -> list[SamplingParams]:
+    return [sequence.params for sequence in sequences]
 
 
 def _tempered(logits: torch.Tensor, sequences: SequenceOf[Sequence]) -> torch.Tensor:

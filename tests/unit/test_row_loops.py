@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention, silu
 
-from myserve_ui.core import row_loops
+from myserve_ui.core import compiled, row_loops
 from myserve_ui.core.row_batch import UNBOUNDED
 from myserve_ui.core.row_loops import add_and_norm_rows, attend_rows, gate_rows, norm_heads, norm_rows, rotate_rows
 from myserve_ui.core.sampling_params import SamplingParams
@@ -123,8 +123,8 @@ def test_without_a_folder_to_keep_it_in_a_loop_is_compiled_all_the_same(monkeypa
             raise RuntimeError("cannot cache function: no locator available")
         return numba.njit(**options)
 
-    monkeypatch.setattr(row_loops, "njit", njit)
-    assert row_loops.compiled(lambda x: x + 1)(1) == 2
+    monkeypatch.setattr(compiled, "njit", njit)
+    assert compiled.compiled(lambda x: x + 1)(1) == 2
     assert asked == [True, False]
 
 
