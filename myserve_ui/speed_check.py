@@ -35,12 +35,13 @@ Tell = Callable[[str], None]
 def check_speed(settings: Settings, tell: Tell) -> list[Goal]:
     """Measure the default model of `settings` in this process; takes a minute or two. Raises ModelLoadError."""
     bound_threads(settings.threads)
-    loaded = _load(settings, "full")
+    options = LoadOptions(cache=settings.cache, dtype=settings.dtype, device=settings.device, kernels=settings.kernels)
+    loaded = _load(settings, "full", options)
     engine = build_engine(loaded, EngineLimits())
     machine = measure_machine(loaded.device, loaded.dtype)
     tell(f"reads {machine.bytes_per_s / 1e9:.1f} GB/s, multiplies {machine.flops_per_s / 1e9:.0f} GFLOP/s")
     goals = [*_decode_goals(engine, loaded, machine, tell), *_prefill_goals(engine, loaded, machine)]
-    return [*goals, *_memory_goals(settings)]
+    return [*goals, *_memory_goals(settings, options)]
 
 
 def _decode_goals(engine: Engine, loaded: LoadedModel, machine: MachineSpeed, tell: Tell) -> Iterator[Goal]:
@@ -93,16 +94,15 @@ def _layer_parameters(loaded: LoadedModel) -> int:
     return sum(group.num_parameters for group in loaded.memory.groups if ".layers." in group.pattern)
 
 
-def _memory_goals(settings: Settings) -> Iterator[Goal]:
+def _memory_goals(settings: Settings, options: LoadOptions) -> Iterator[Goal]:
     process = psutil.Process()
     return_freed_memory()  # what measuring left behind would go with the next load, and hide what that takes
     before = process.memory_full_info().uss
-    second = _load(settings, "int4")
+    second = _load(settings, "int4", options)
     grown = (process.memory_full_info().uss - before) / (second.info.weight_bytes or 1)
     yield Goal("memory of int4 beside full, over its own weights", "x", 1.15, grown, is_ceiling=True)
 
 
-def _load(settings: Settings, precision: str) -> LoadedModel:
+def _load(settings: Settings, precision: str, options: LoadOptions) -> LoadedModel:
     catalog = build_catalog(model=settings.model, precision=precision, device=settings.device)
-    options = LoadOptions(cache=settings.cache, dtype=settings.dtype, device=settings.device, kernels=settings.kernels)
     return load_model(catalog.default, options=options)

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from myserve_ui.core.memory_report import count_weight_traffic
 from myserve_ui.core.model_info import LoadState
@@ -36,7 +36,7 @@ from myserve_ui.models.quantization import (
     settle_4bit_layers,
 )
 from myserve_ui.models.quiet import quiet_libraries
-from myserve_ui.models.tokenizer import HuggingFaceTokenizer
+from myserve_ui.models.tokenizer_shelf import TokenizerShelf
 
 READING = "reading the weights"
 OWN_KERNELS = ("full", "int4")
@@ -58,6 +58,8 @@ class LoadOptions:
     max_model_len: int | None = None
     kernels: str = "auto"
     """"auto" for the quickest layers that this machine has, "plain" for the module's own."""
+    tokenizers: TokenizerShelf = field(default_factory=TokenizerShelf, compare=False)
+    """Shared by all that is loaded with these options."""
 
 
 def load_model(entry: CatalogEntry, *, options: LoadOptions, on_progress: OnProgress = ignore_progress) -> LoadedModel:
@@ -71,7 +73,7 @@ def load_model(entry: CatalogEntry, *, options: LoadOptions, on_progress: OnProg
         folder = fetch_model(entry.source, options, on_progress)
         checkpoint = read_checkpoint(folder, name, trust_remote_code=options.trust_remote_code)
         on_progress(READING, None)
-        tokenizer = _load_tokenizer(checkpoint, options, template)
+        tokenizer = options.tokenizers.read(folder, template=template, trust_remote_code=options.trust_remote_code)
         dtype = resolve_dtype(options.dtype, device=device, checkpoint=checkpoint.dtype)
         model = _load_settled(entry, checkpoint, options, dtype=dtype, on_progress=on_progress)
         return_freed_memory()
@@ -90,19 +92,6 @@ def fetch_model(source: ModelSource, options: LoadOptions, on_progress: OnProgre
     if not gguf.is_file():
         raise ModelLoadError(f"There is no file {source.name}.gguf: check the path in --model or MYSERVE_MODEL.")
     return convert_gguf(gguf, cache=options.cache, on_progress=on_progress)
-
-
-def _load_tokenizer(checkpoint: Checkpoint, options: LoadOptions, template: str | None) -> PreTrainedTokenizerBase:
-    """The tokenizer, its pad token filled from eos."""
-    with quiet_libraries():
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-            checkpoint.folder, trust_remote_code=options.trust_remote_code, local_files_only=True
-        )
-    if tokenizer.pad_token_id is None:
-        tokenizer.pad_token = tokenizer.eos_token
-    if template is not None:
-        tokenizer.chat_template = template
-    return tokenizer
 
 
 def _load_settled(
@@ -173,7 +162,7 @@ def _describe(
     context_length = find_context_length(entry.source.name, model.config, tokenizer, limit=options.max_model_len)
     memory = measure_memory(model)
     device = model.get_input_embeddings().weight.device
-    served_tokenizer = HuggingFaceTokenizer(tokenizer, vocab_size=vocab_size)
+    served_tokenizer = options.tokenizers.serve(tokenizer, vocab_size=vocab_size)
     info = replace(
         entry.info(),
         state=LoadState.READY,

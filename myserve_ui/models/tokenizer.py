@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import jinja2
@@ -47,8 +47,9 @@ class HuggingFaceTokenizer:
         }
         self._token_bytes: tuple[bytes, ...] | None = None
         self._tokenizer = tokenizer
-        self._special_as_ids = _copy(backend, encode_special_tokens=False, spoken=SPOKEN_TOKENS)
-        self._special_as_text = _copy(backend, encode_special_tokens=True)
+        description = backend.to_str()
+        self._special_as_ids = _copy(_with_spoken(description, backend), encode_special_tokens=False)
+        self._special_as_text = _copy(description, encode_special_tokens=True)
         self._control_tokens = ControlTokens(
             find_control_tokens(tokenizer), as_ids=self._special_as_ids, as_text=self._special_as_text
         )
@@ -119,14 +120,19 @@ class HuggingFaceTokenizer:
         return str(rendered)
 
 
-def _copy(
-    backend: RustTokenizer, *, encode_special_tokens: bool, spoken: Collection[str] = frozenset()
-) -> RustTokenizer:
-    """A copy of its own, for which the tokens `spoken` are not special."""
-    description = json.loads(backend.to_str())
-    for token in description["added_tokens"]:
-        token["special"] = token["special"] and token["content"] not in spoken
-    copy = RustTokenizer.from_str(json.dumps(description))
+def _with_spoken(description: str, backend: RustTokenizer) -> str:
+    """A tokenizer's description in which SPOKEN_TOKENS are not special."""
+    added = backend.get_added_tokens_decoder().values()
+    if not any(token.special and token.content in SPOKEN_TOKENS for token in added):
+        return description  # to read and write megabytes for nothing takes a tenth of a second
+    parts = json.loads(description)
+    for token in parts["added_tokens"]:
+        token["special"] = token["special"] and token["content"] not in SPOKEN_TOKENS
+    return json.dumps(parts)
+
+
+def _copy(description: str, *, encode_special_tokens: bool) -> RustTokenizer:
+    copy = RustTokenizer.from_str(description)
     copy.no_padding()
     copy.no_truncation()
     copy.encode_special_tokens = encode_special_tokens

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import weakref
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,25 @@ def folder(tmp_path: Path) -> Path:
 def load(folder: Path, *, precision: str = "full", **options: object) -> LoadedModel:
     catalog = build_catalog(model=str(folder), precision=precision, device="cpu")
     return load_model(catalog.default, options=LoadOptions(cache=folder.parent / "cache", **options))
+
+
+def test_precisions_of_one_model_share_a_tokenizer_until_its_files_change(folder):
+    options = LoadOptions(cache=folder.parent / "cache", device="cpu")
+
+    def tokenizer_of(precision: str):
+        catalog = build_catalog(model=str(folder), precision=precision, device="cpu")
+        return load_model(catalog.default, options=options).tokenizer
+
+    full = tokenizer_of("full")
+    assert tokenizer_of("int4") is full
+    assert load(folder).tokenizer is not full
+    (folder / "chat_template.jinja").write_text("{{ messages[0].content }}")
+    changed = tokenizer_of("int4")
+    assert changed is not full
+    assert changed.decode(changed.render_chat([Message(role="user", content="as it is now")])) == "as it is now"
+    gone = weakref.ref(full)
+    del full
+    assert gone() is None
 
 
 def change_json(path: Path, **values: object) -> None:
