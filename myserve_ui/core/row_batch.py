@@ -1,4 +1,4 @@
-"""What an engine offers a layer that computes on rows of numbers: attention for one new token of each sequence."""
+"""What an engine offers a layer that computes on rows of numbers: attention for the tokens of a step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ UNBOUNDED = 2**62
 
 
 class RowBatch(Protocol):
-    """The keyword `row_batch` of the model's forward, for steps whose tokens are all single new ones.
+    """The keyword `row_batch` of the model's forward, in steps for which loops over rows are quickest.
 
     Only where the cache is in float32 on a CPU; a layer that does not know it goes through the attention interface.
     """

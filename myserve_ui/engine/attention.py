@@ -25,13 +25,15 @@ ATTENTION_NAME = "myserve_rows"
 SPARSE = 2
 """A shared call over the rows from the first to the last is made if at most this many times the rows are spanned."""
 
-FEW_THREADS, FEW_TOKENS = 2, 2048
-"""A loop on one thread is as quick as products on so many; on more, for so many tokens of context in all."""
+FEW_THREADS = 2
+"""A loop on one thread is as quick as torch's operations on so many."""
+FEW_CONTEXTS, FEW_ROWS = 2048, 64
+"""On more threads still, for so many tokens of context in all, and for so many tokens between products."""
 
 
 def is_quick_in_loop(contexts: Sequence[int], num_threads: int) -> bool:
     """Whether one thread attends over decode rows of these contexts sooner than products on all of them."""
-    return num_threads <= FEW_THREADS or sum(contexts) <= FEW_TOKENS
+    return num_threads <= FEW_THREADS or sum(contexts) <= FEW_CONTEXTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +67,23 @@ class AttentionBatch:
     _places: dict[tuple[object, ...], torch.Tensor] = field(default_factory=dict)
     _masks: dict[tuple[object, ...], torch.Tensor] = field(default_factory=dict)
 
+    def suits_rows(self, num_threads: int) -> bool:
+        """Whether a layer computes sooner in loops than in torch's operations, all but its products."""
+        return self.in_loop and (num_threads <= FEW_THREADS or len(self.positions) <= FEW_ROWS)
+
     def attend_rows(self, layer: int, heads: np.ndarray, num_kv_heads: int, style: tuple[float, int]) -> np.ndarray:
-        """Write and attend the decode rows, as core/row_batch.py has it."""
+        """Attention of one layer over the whole batch, as core/row_batch.py has it."""
+        if not self.chunks:
+            return self.attend_decodes(layer, heads, num_kv_heads, style)
+        num_heads = heads.shape[1] - 2 * num_kv_heads
+        queries, keys, values = torch.from_numpy(heads).split((num_heads, num_kv_heads, num_kv_heads), dim=1)
+        scaling, window = style
+        own = AttentionStyle(scaling, None if window == UNBOUNDED else window)
+        attended = _attend_tokens(layer, (queries, keys.transpose(0, 1), values.transpose(0, 1)), self, own)
+        return attended.flatten(1).numpy()
+
+    def attend_decodes(self, layer: int, heads: np.ndarray, num_kv_heads: int, style: tuple[float, int]) -> np.ndarray:
+        """The same of the decode rows alone, which `heads` are, in the loop."""
         if self._row_places is None:
             positions = [context - 1 for context in self.decode_contexts]
             self._row_places = np.array((self.decode_slots, positions), np.int64).T.copy()
@@ -126,24 +143,30 @@ def attend(
     `options` are what the model gives its attention: scaling, sliding_window, softcap, s_aux (sinks), and our own
     `attention_batch`.
     """
+    parts = query[0].transpose(0, 1), key[0], value[0]
     batch: AttentionBatch = options["attention_batch"]
-    style = read_style(options)
-    index = int(module.layer_idx)  # type: ignore[arg-type]
-    keys, values, queries = key[0], value[0], query[0].transpose(0, 1)
+    return _attend_tokens(int(module.layer_idx), parts, batch, read_style(options))[None], None  # type: ignore[arg-type]
+
+
+def _attend_tokens(
+    index: int, parts: tuple[torch.Tensor, torch.Tensor, torch.Tensor], batch: AttentionBatch, style: AttentionStyle
+) -> torch.Tensor:  # [num_tokens, heads, head_dim]
+    """Queries [num_tokens, heads, head_dim], keys and values [kv_heads, num_tokens, head_dim] of one layer."""
+    queries, keys, values = parts
     layer = batch.cache.layer(index, keys, values)
-    parts = []
+    attended = []
     if num_decodes := len(batch.decode_slots):
-        own_keys, own_values = keys[:, :num_decodes], values[:, :num_decodes]
-        if batch.in_loop and style.is_plain and key.shape == value.shape:
-            parts.append(_attend_in_loop(index, (queries[:num_decodes], own_keys, own_values), batch, style))
+        own = (queries[:num_decodes], keys[:, :num_decodes], values[:, :num_decodes])
+        if batch.in_loop and style.is_plain and keys.shape == values.shape:
+            attended.append(_attend_in_loop(index, own, batch, style))
         else:
-            layer.write_tokens(batch.decode_places(layer), own_keys, own_values)
-            parts.append(_attend_decode(queries[:num_decodes], layer, batch, style))
+            layer.write_tokens(batch.decode_places(layer), *own[1:])
+            attended.append(_attend_decode(own[0], layer, batch, style))
     for chunk in batch.chunks:
         span = slice(chunk.first, chunk.last)
         layer.write_span(chunk.slot, chunk.start, keys[:, span], values[:, span])
-        parts.append(_attend_chunk(queries[span], layer, batch, chunk, style))
-    return (parts[0] if len(parts) == 1 else torch.cat(parts))[None], None
+        attended.append(_attend_chunk(queries[span], layer, batch, chunk, style))
+    return attended[0] if len(attended) == 1 else torch.cat(attended)
 
 
 def _attend_in_loop(
@@ -152,7 +175,7 @@ def _attend_in_loop(
     queries, keys, values = parts
     heads = torch.cat((queries, keys.transpose(0, 1), values.transpose(0, 1)), dim=1).numpy()
     seen = (style.scale_of(queries), style.window or UNBOUNDED)
-    attended = batch.attend_rows(index, heads, keys.shape[0], seen)
+    attended = batch.attend_decodes(index, heads, keys.shape[0], seen)
     return torch.from_numpy(attended).view(queries.shape)
 
 

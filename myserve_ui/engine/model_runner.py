@@ -75,7 +75,7 @@ class ModelRunner:
             position_ids=attention.positions[None],
             use_cache=False,
             attention_batch=attention,
-            row_batch=attention if attention.in_loop and not attention.chunks else None,
+            row_batch=attention if attention.suits_rows(torch.get_num_threads()) else None,
             logits_to_keep=torch.tensor(batch.logit_rows, dtype=torch.long, device=self.device),
         )
         return output.logits[0].float()  # [num_logits, vocab_size]

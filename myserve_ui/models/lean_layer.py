@@ -138,7 +138,7 @@ class LeanDecoderLayer(nn.Module):
         return add_down(hidden, self.activation(gate).mul_(up))
 
     def _forward_rows(self, hidden: torch.Tensor, rotation: torch.Tensor, batch: RowBatch) -> torch.Tensor:
-        """The same for one new token of each sequence: a loop between two products, not ten calls."""
+        """The same for the tokens of an engine's step: a loop between two products, not ten calls."""
         norm, project, add_output, mlp_norm, gate_up, add_down = self._row_parts
         residual = hidden.numpy()[0]
         heads = project(torch.from_numpy(norm_rows(residual, *norm))).numpy().reshape(len(residual), -1, self.head_dim)
