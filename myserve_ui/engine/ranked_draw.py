@@ -50,7 +50,7 @@ def draw_from_nucleus(
     whole = logits.shape[-1] // PIECE * PIECE
     peaks = probabilities[:, :whole].unflatten(-1, (-1, PIECE)).amax(-1)
     wishes = [(uniform, p.top_p, p.min_p or 0.0) for uniform, p in zip(uniforms, params, strict=True)]
-    return torch.from_numpy(draw_from_nuclei(probabilities.numpy(), peaks.numpy(), np.array(wishes)))
+    return torch.from_numpy(draw_from_nuclei(probabilities.numpy(), peaks.numpy(), np.array(wishes, np.float64)))
 
 
 def _draw_among(
