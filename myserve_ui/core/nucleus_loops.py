@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from myserve_ui.core.compiled import compiled
+from myserve_ui.core.compiled import compiled, compiled_beside_others
 
 PIECE = 32
 """Neighbouring tokens of which the likeliest tells whether any of them is looked at."""
+SMALLEST = 2.0**-126
+"""Of a likelihood that counts: the smallest normal float32. What a grammar forbids has none at all."""
 BUCKET_SHIFT = 18
 """Probabilities fall into buckets by their leading bits: 32 buckets from one power of two to the next."""
 NUM_BUCKETS = (0x40000000 >> BUCKET_SHIFT) + 1
 """For all below 2."""
 
 
-@compiled
+@compiled_beside_others
 def draw_from_nuclei(probabilities: np.ndarray, peaks: np.ndarray, wishes: np.ndarray) -> np.ndarray:
-    """A token for each row of `probabilities` [rows, vocab], of those that top_p and min_p leave: [rows].
+    """A token for each row of `probabilities` [rows, vocab], of those that top_p and min_p leave: [rows]; -1 of NaN.
 
     `peaks` [rows, vocab // PIECE] are the largest of each PIECE tokens. `wishes` [rows, 3] are a uniform number in
     [0, 1), top_p, and min_p.
@@ -29,6 +31,9 @@ def draw_from_nuclei(probabilities: np.ndarray, peaks: np.ndarray, wishes: np.nd
         uniform, top_p, min_p = wishes[row]
         top_p = np.inf if top_p >= 1.0 else top_p  # the sum may reach 1 by rounding
         likely = _likely_tokens(probabilities[row], peaks[row], top_p, min_p, found)
+        if likely.size == 0:
+            tokens[row] = -1
+            continue
         masses = probabilities[row][likely]
         border, spare, kept = _find_border(masses, top_p)
         tokens[row] = likely[_pick(masses, border, spare, uniform * kept)]
@@ -39,7 +44,7 @@ def draw_from_nuclei(probabilities: np.ndarray, peaks: np.ndarray, wishes: np.nd
 def _likely_tokens(
     probabilities: np.ndarray, peaks: np.ndarray, top_p: float, min_p: float, found: np.ndarray
 ) -> np.ndarray:
-    """The tokens that may be kept, in their order; one at least. They are written into `found` [vocab]."""
+    """The tokens that may be kept, in their order: one at least of numbers. They are written into `found` [vocab]."""
     highest = np.float32(0.0)
     for peak in peaks:
         highest = peak if peak > highest else highest
@@ -47,7 +52,7 @@ def _likely_tokens(
         highest = probabilities[token] if probabilities[token] > highest else highest
     by_sum, by_share = (1.0 - top_p) / probabilities.size, min_p * highest
     wanted = np.float32(by_sum if by_sum > by_share else by_share)
-    least = wanted if wanted < highest else highest
+    least = max(wanted if wanted < highest else highest, np.float32(SMALLEST))
     count = 0
     for piece in range(peaks.size + 1):
         if piece == peaks.size or peaks[piece] >= least:

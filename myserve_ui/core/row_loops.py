@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from myserve_ui.core.compiled import compiled
+from myserve_ui.core.compiled import compiled, compiled_beside_others
 
 LOWEST, HIGHEST = -87.0, 89.0
 """From the one on e to the power of x is a normal float32; at the other it is more than any."""
@@ -97,7 +97,7 @@ def gate_rows(gate_up: np.ndarray) -> np.ndarray:
     return out
 
 
-@compiled
+@compiled_beside_others
 def attend_rows(
     heads: np.ndarray, keys: np.ndarray, values: np.ndarray, places: np.ndarray, style: tuple[float, int]
 ) -> np.ndarray:

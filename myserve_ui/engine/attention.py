@@ -86,10 +86,11 @@ class AttentionBatch:
         """The same of the decode rows alone, which `heads` are, in the loop."""
         if self._row_places is None:
             positions = [context - 1 for context in self.decode_contexts]
+            assert max(positions) < self.cache.capacity and max(self.decode_slots) < self.cache.num_slots
             self._row_places = np.array((self.decode_slots, positions), np.int64).T.copy()
         if (rows := self.cache.layers.get(layer)) is None:
-            kind = torch.from_numpy(heads[:, :num_kv_heads]).transpose(0, 1)
-            rows = self.cache.layer(layer, kind, kind)
+            key = torch.from_numpy(heads[:, -num_kv_heads:]).transpose(0, 1)
+            rows = self.cache.layer(layer, key, key)
         return attend_rows(heads, rows.keys.numpy(), rows.values.numpy(), self._row_places, style)
 
     def decode_places(self, layer: LayerCache) -> torch.Tensor:
@@ -157,7 +158,7 @@ def _attend_tokens(
     attended = []
     if num_decodes := len(batch.decode_slots):
         own = (queries[:num_decodes], keys[:, :num_decodes], values[:, :num_decodes])
-        if batch.in_loop and style.is_plain and keys.shape == values.shape:
+        if batch.in_loop and style.is_plain and keys.shape == values.shape and keys.dtype is torch.float32:
             attended.append(_attend_in_loop(index, own, batch, style))
         else:
             layer.write_tokens(batch.decode_places(layer), *own[1:])
@@ -174,7 +175,7 @@ def _attend_in_loop(
 ) -> torch.Tensor:  # [num_decodes, heads, head_dim]
     queries, keys, values = parts
     heads = torch.cat((queries, keys.transpose(0, 1), values.transpose(0, 1)), dim=1).numpy()
-    seen = (style.scale_of(queries), style.window or UNBOUNDED)
+    seen = (float(style.scale_of(queries)), style.window or UNBOUNDED)
     attended = batch.attend_decodes(index, heads, keys.shape[0], seen)
     return torch.from_numpy(attended).view(queries.shape)
 

@@ -49,7 +49,8 @@ class ModelRunner:
         self.dtype: torch.dtype = module.dtype  # type: ignore[assignment]
         self.cache = KVCache(num_slots, max_len)
         self.device = module.get_input_embeddings().weight.device  # type: ignore[operator]
-        self._may_loop = self.device.type == "cpu" and self.dtype is torch.float32
+        self.has_loops = self.device.type == "cpu" and self.dtype is torch.float32
+        """Whether compiled loops may stand for torch's operations where they are quicker."""
         module.set_attn_implementation(ATTENTION_NAME)  # type: ignore[operator]
 
     @property
@@ -90,7 +91,7 @@ class ModelRunner:
             decode_slots=[chunk.slot for chunk in decodes],
             decode_contexts=contexts,
             chunks=_prompt_chunks(batch),
-            in_loop=self._may_loop and is_quick_in_loop(contexts, torch.get_num_threads()),
+            in_loop=self.has_loops and is_quick_in_loop(contexts, torch.get_num_threads()),
         )
 
 

@@ -45,7 +45,10 @@ def draw_ranked(logits: torch.Tensor, params: SequenceOf[SamplingParams], unifor
 def draw_from_nucleus(
     logits: torch.Tensor, params: SequenceOf[SamplingParams], uniforms: SequenceOf[float]
 ) -> torch.Tensor:
-    """As `draw_ranked`, on a CPU, for rows without top_k."""
+    """As `draw_ranked`, on a CPU, for rows without top_k: from the same tokens, but looked up in their own order.
+
+    -1 for a row whose probabilities are not numbers.
+    """
     probabilities = torch.softmax(logits, dim=-1)
     whole = logits.shape[-1] // PIECE * PIECE
     peaks = probabilities[:, :whole].unflatten(-1, (-1, PIECE)).amax(-1)
@@ -83,7 +86,7 @@ def _likeliest(logits: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Te
 
 def find_best(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """As `max` over each row of `logits` [rows, vocab], the first of equals, and several times as quick on a CPU."""
-    if logits.shape[-1] % PIECES[0]:
+    if logits.device.type != "cpu" or logits.shape[-1] % PIECES[0]:
         return logits.max(dim=-1)
     pieces = logits.unflatten(-1, (-1, PIECES[0]))
     best, piece = pieces.amax(-1).max(dim=-1)

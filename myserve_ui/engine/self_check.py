@@ -7,18 +7,22 @@ engine does not reproduce is refused with the reason.
 
 from __future__ import annotations
 
+import logging
 import random
 from dataclasses import dataclass
 
 import torch
 
 from myserve_ui.core.sampling_params import SamplingParams
+from myserve_ui.engine.attention import FEW_THREADS
 from myserve_ui.engine.block_runner import BlockRunner
 from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.model_runner import ModelRunner
 from myserve_ui.engine.scheduler import ScheduledBatch, ScheduledChunk
 from myserve_ui.engine.sequence import Sequence
 from myserve_ui.errors import ModelLoadError
+
+logger = logging.getLogger(__name__)
 
 PROMPT_LENGTHS = (9, 21)
 SPLITS = ((0, 4, 8, 9), (0, 13, 20, 21))
@@ -78,6 +82,25 @@ def check_runner(runner: ModelRunner | BlockRunner, expected: Reference, vocab_s
     difference = max(_relative_difference(*pair) for pair in zip(logits, expected.logits, strict=True))
     _refuse_if_wrong(runner, difference, expected)
     return difference
+
+
+def check_row_runner(runner: ModelRunner, expected: Reference, vocab_size: int) -> None:
+    """The same for all ways in which `runner` may compute: with compiled loops, and on many threads without them too.
+
+    Loops that fail are given up, if it is right without. Raises ModelLoadError.
+    """
+    has_loops, failure = runner.has_loops, None
+    if has_loops:
+        try:
+            check_runner(runner, expected, vocab_size)
+        except Exception as error:  # a compiler's failure too
+            failure = error
+    if failure or not has_loops or torch.get_num_threads() > FEW_THREADS:
+        runner.has_loops = False
+        check_runner(runner, expected, vocab_size)
+        runner.has_loops = has_loops and failure is None
+    if failure:
+        logger.warning("%s is served without compiled loops, more slowly: %s", type(runner.module).__name__, failure)
 
 
 def _refuse_if_wrong(runner: ModelRunner | BlockRunner, difference: float, expected: Reference) -> None:

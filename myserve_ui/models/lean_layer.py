@@ -113,7 +113,7 @@ class LeanDecoderLayer(nn.Module):
         borders = (0, self.head_counts[0], self.num_rotated)
         norms = [None if part is None else part.numbers for part in (self.query_norm, self.key_norm)]
         self._normed_heads = [(*span, own) for span, own in zip(pairwise(borders), norms, strict=True) if own]
-        self._row_style = (float(self.attention.scaling), UNBOUNDED if window is None else window)  # type: ignore[arg-type]
+        self._row_style = (float(self.attention.scaling), window or UNBOUNDED)  # type: ignore[arg-type]
 
     def forward(
         self,
@@ -139,14 +139,14 @@ class LeanDecoderLayer(nn.Module):
 
     def _forward_rows(self, hidden: torch.Tensor, rotation: torch.Tensor, batch: RowBatch) -> torch.Tensor:
         """The same for the tokens of an engine's step: a loop between two products, not ten calls."""
-        norm, project, add_output, mlp_norm, gate_up, add_down = self._row_parts
+        norm, project, project_back, mlp_norm, gate_up, add_down = self._row_parts
         residual = hidden.numpy()[0]
         heads = project(torch.from_numpy(norm_rows(residual, *norm))).numpy().reshape(len(residual), -1, self.head_dim)
         for first, last, numbers in self._normed_heads:
             norm_heads(heads, first, last, *numbers)
         rotate_rows(heads, rotation.numpy()[0, :, 0], self.num_rotated)
         attended = batch.attend_rows(self.layer_idx, heads, self.head_counts[1], self._row_style)
-        middle = add_output(torch.from_numpy(attended))
+        middle = project_back(torch.from_numpy(attended))
         normed = add_and_norm_rows(middle.numpy(), residual, *mlp_norm)
         gated = gate_rows(gate_up(torch.from_numpy(normed)).numpy())
         return add_down(middle, torch.from_numpy(gated))[None]

@@ -18,7 +18,7 @@ from myserve_ui.engine.grammar import Background
 from myserve_ui.engine.memory_budget import plan_cache
 from myserve_ui.engine.model_runner import ModelRunner, Runner
 from myserve_ui.engine.ranked_draw import draw_from_nucleus
-from myserve_ui.engine.self_check import Reference, check_runner, reference_logits
+from myserve_ui.engine.self_check import Reference, check_row_runner, check_runner, reference_logits
 from myserve_ui.errors import ModelLoadError
 from myserve_ui.models.loaded_model import LoadedModel
 
@@ -84,7 +84,9 @@ def _build_runner(loaded: LoadedModel, num_slots: int) -> Runner:
         recorder = CudaRecorder(loaded.device) if isinstance(kernel, FlashKernel) else None
         return build_block_runner(loaded, expected, num_slots=num_slots, kernel=kernel, recorder=recorder)
     runner = ModelRunner(loaded.module, num_slots=num_slots, max_len=loaded.context_length)
-    check_runner(runner, expected, vocab_size)
+    check_row_runner(runner, expected, vocab_size)
+    if loaded.device.type != "cpu":
+        return runner
     # A loop takes seconds to compile where it has never run: here, and not in the first answer that draws.
     draw_from_nucleus(expected.logits[0][None], [SamplingParams(top_p=0.9)], [0.5])
     return runner

@@ -85,6 +85,15 @@ def test_a_nucleus_is_what_a_sorted_row_keeps_and_is_drawn_from_in_the_order_of_
         assert (sums - wishes[row].top_p).abs().min() < 1e-6, (row, actual[row], expected[row])
 
 
+@pytest.mark.parametrize("uniform", [0.0, 0.3, 1 - 2**-53])
+def test_what_is_forbidden_is_never_drawn_from_a_nucleus(uniform):
+    logits = torch.full((1, 700), float("-inf"))
+    logits[0, [130, 131, 400]] = torch.tensor([-80.0, 1.0, 0.5])
+    for top_p, min_p in ((1.0, 1e-46), (0.999999999, 0.0), (0.5, 0.0)):
+        params = SamplingParams(temperature=1.0, top_p=top_p, min_p=min_p)
+        assert draw_from_nucleus(logits, [params], [uniform]).item() in (130, 131, 400)
+
+
 def test_shares_of_a_nucleus_are_those_of_its_tokens():
     logits = torch.tensor([[0.5, 3.0, 1.0, 2.0, -1.0, float("-inf")]]).expand(4000, -1)
     drawn = draw_from_nucleus(
@@ -99,7 +108,7 @@ def test_rows_that_are_no_numbers_spoil_no_other():
     alone = draw_from_nucleus(logits[3:], [SamplingParams(top_p=0.9)], [0.4])
     logits[0, 5], logits[1], logits[2, 7] = float("nan"), float("-inf"), float("inf")
     drawn = draw_from_nucleus(logits, [SamplingParams(top_p=0.9)] * 4, [0.4] * 4)
-    assert drawn[3] == alone[0]
+    assert drawn.tolist() == [-1, -1, -1, alone[0]]
     best, _ = find_best(logits)
     assert torch.isfinite(best).tolist() == [False, False, False, True]
 

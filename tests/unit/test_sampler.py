@@ -45,6 +45,14 @@ def test_the_narrowest_cut_is_greedy(params):
     assert set(draw_many(200, temperature=2.0, **params)) == {random_logits().argmax().item()}
 
 
+def test_logits_that_a_temperature_makes_infinite_are_no_token_and_spoil_no_neighbour():
+    logits = random_logits(2)
+    alone = choose(logits[1:], sequence_of(temperature=0.1, top_p=0.9, seed=1))
+    logits[0, 7] = 3e38
+    rows = [sequence_of(temperature=0.1, top_p=0.9, seed=1) for _ in range(2)]
+    assert choose(logits, *rows) == [None, *alone]
+
+
 def test_draws_follow_the_distribution():
     counts, total = draw_many(20000), 20000
     for token_id, probability in enumerate(torch.softmax(random_logits()[0], -1).tolist()):

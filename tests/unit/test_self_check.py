@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
+from myserve_ui.engine import attention, self_check
 from myserve_ui.engine.model_runner import ModelRunner
-from myserve_ui.engine.self_check import MOST_NOISE, Reference, check_runner, reference_logits
+from myserve_ui.engine.self_check import MOST_NOISE, Reference, check_row_runner, check_runner, reference_logits
 from myserve_ui.errors import ModelLoadError
 from myserve_ui.models.int4_model import pack_int4
 from myserve_ui.models.tiny import VOCAB_SIZE, build_tiny_model
@@ -32,3 +34,35 @@ def test_other_logits_are_refused_however_noisy_the_module_is(noise):
     other = reference_logits(build_tiny_model("llama", seed=1), VOCAB_SIZE)
     with pytest.raises(ModelLoadError, match="more than rounding"):
         check_runner(runner_of(build_tiny_model("llama")), Reference(other.logits, noise), VOCAB_SIZE)
+
+
+@pytest.mark.parametrize("fault", ["a wrong sum", "no compiler"])
+def test_loops_that_fail_are_given_up_and_the_model_is_served_without(monkeypatch, caplog, fault):
+    def broken(heads, *others):
+        if fault == "no compiler":
+            raise RuntimeError("no compiler")
+        return np.zeros((len(heads), 64), np.float32)
+
+    expected = reference_logits(build_tiny_model("gpt2"), VOCAB_SIZE)
+    runner = runner_of(build_tiny_model("gpt2"))
+    monkeypatch.setattr(attention, "attend_rows", broken)
+    check_row_runner(runner, expected, VOCAB_SIZE)
+    assert not runner.has_loops
+    assert "is served without compiled loops, more slowly" in caplog.text
+
+
+def test_a_model_that_is_wrong_both_ways_is_refused_without_a_word_of_loops(caplog):
+    other = reference_logits(build_tiny_model("llama", seed=1), VOCAB_SIZE)
+    with pytest.raises(ModelLoadError, match="more than rounding"):
+        check_row_runner(runner_of(build_tiny_model("llama")), other, VOCAB_SIZE)
+    assert not caplog.text
+
+
+@pytest.mark.parametrize(("threads", "ways"), [(1, [True]), (2, [True]), (8, [True, False])])
+def test_where_many_threads_compute_both_ways_are_checked(monkeypatch, threads, ways):
+    expected, runner = reference_logits(build_tiny_model("llama"), VOCAB_SIZE), runner_of(build_tiny_model("llama"))
+    tried = []
+    monkeypatch.setattr(self_check, "check_runner", lambda runner, *others: tried.append(runner.has_loops))
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    check_row_runner(runner, expected, VOCAB_SIZE)
+    assert (tried, runner.has_loops) == (ways, True)
