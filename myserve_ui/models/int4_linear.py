@@ -43,6 +43,7 @@ class Int4Linear(Product):
         pairs = torch.stack((scales, zeros), dim=-1).transpose(0, 1)  # [groups, out_features, 2]
         self.register_buffer("packed_weight", torch.ops.aten._convert_weight_to_int4pack_for_cpu(levels, 1))
         self.register_buffer("scales_and_zeros", pairs.to(torch.bfloat16).contiguous())
+        self._multiply = torch.ops.aten._weight_int4pack_mm_for_cpu.default
 
     @property
     def num_parameters(self) -> int:
@@ -52,9 +53,7 @@ class Int4Linear(Product):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """[..., in_features] -> [..., out_features], in the dtype of `x`."""
         rows = (x if x.dim() == 2 else x.reshape(-1, self.in_features)).to(torch.bfloat16)
-        product = torch.ops.aten._weight_int4pack_mm_for_cpu(
-            rows, self.packed_weight, GROUP_SIZE, self.scales_and_zeros
-        )
+        product = self._multiply(rows, self.packed_weight, GROUP_SIZE, self.scales_and_zeros)
         output = product.to(x.dtype)
         output = output if x.dim() == 2 else output.view(*x.shape[:-1], self.out_features)
         return output if self.bias is None else output + self.bias
