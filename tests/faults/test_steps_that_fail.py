@@ -109,7 +109,7 @@ def test_a_spoilt_row_is_cleared_even_if_the_step_that_should_have_done_it_raise
         engine.add(request_of(name))
     for _ in range(6):
         engine.step()
-    for layer in engine.runner.runner.cache._layers.values():  # type: ignore[attr-defined]
+    for layer in engine.runner.runner.cache.layers.values():  # type: ignore[attr-defined]
         layer.keys[0, :, :60], layer.values[0, :, :60] = torch.nan, torch.nan
     assert run(engine)[1]["b"].error == "sorry"
     answers, _ = run(engine, request_of("c"), request_of("d"))
