@@ -16,6 +16,10 @@ Entries = list[tuple[int, int, float]]
 """(row, token id, value)"""
 
 
+FARTHEST = 1e30
+"""What a logit becomes at most by a penalty: finite, and still when the lowest temperature divides it."""
+
+
 def adjust_logits(logits: torch.Tensor, sequences: SequenceOf[Sequence], eos_token_ids: SequenceOf[int]) -> None:
     """Change `logits` [num_seqs, vocab] in place.
 
@@ -26,7 +30,9 @@ def adjust_logits(logits: torch.Tensor, sequences: SequenceOf[Sequence], eos_tok
     if repeated := _repeated_tokens(sequences):
         rows, token_ids, penalties = _columns(repeated, logits)
         values = logits[rows, token_ids]
-        logits[rows, token_ids] = torch.where(values > 0, values / penalties, values * penalties)
+        # In bounds, so that a tiny or huge penalty is not taken for a model that computes what is no number.
+        penalised = torch.where(values > 0, values / penalties, values * penalties)
+        logits[rows, token_ids] = penalised.clamp_(-FARTHEST, FARTHEST)
     if added := _additions(sequences):
         rows, token_ids, values = _columns(added, logits)
         logits.index_put_((rows, token_ids), values, accumulate=True)
