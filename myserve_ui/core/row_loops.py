@@ -35,15 +35,20 @@ def exp_of(x: np.float32) -> np.float32:
 
 
 @compiled
+def _norm_factor(numbers: np.ndarray, floor: np.float32) -> np.float32:
+    total = floor
+    for i in range(numbers.size):
+        total += numbers[i] * numbers[i]
+    return np.float32(1.0) / math.sqrt(total)
+
+
+@compiled
 def norm_rows(hidden: np.ndarray, weight: np.ndarray, floor: np.float32) -> np.ndarray:
     """`x weight / sqrt(sum(x^2) + floor)` of each row, [rows, size], as a new array."""
     rows, size = hidden.shape
     out = np.empty_like(hidden)
     for row in range(rows):
-        total = floor
-        for i in range(size):
-            total += hidden[row, i] * hidden[row, i]
-        factor = np.float32(1.0) / math.sqrt(total)
+        factor = _norm_factor(hidden[row], floor)
         for i in range(size):
             out[row, i] = hidden[row, i] * factor * weight[i]
     return out
@@ -65,10 +70,7 @@ def norm_heads(heads: np.ndarray, first: int, last: int, weight: np.ndarray, flo
     rows, _, size = heads.shape
     for row in range(rows):
         for head in range(first, last):
-            total = floor
-            for i in range(size):
-                total += heads[row, head, i] * heads[row, head, i]
-            factor = np.float32(1.0) / math.sqrt(total)
+            factor = _norm_factor(heads[row, head], floor)
             for i in range(size):
                 heads[row, head, i] *= factor * weight[i]
 

@@ -19,7 +19,7 @@ from myserve_ui.engine.device_copies import to_device
 CANDIDATES = (256, 2048)
 """Tokens that are ranked at first, and where these do not settle a row."""
 
-PIECES = (32, 4)
+PIECES = (PIECE, 4)
 """Neighbouring tokens of which only the likeliest is looked at first: where it saves much, and then of what is left."""
 
 BLOCK = 128

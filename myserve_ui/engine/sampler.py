@@ -61,12 +61,11 @@ class Sampler:
     def _choose(self, logits: torch.Tensor, sequences: SequenceOf[Sequence]) -> list[int | None]:
         best, token_ids = find_best(logits)
         for draw, rows in self._rows_that_draw(sequences, logits).items():
-            if len(rows) == len(sequences):
-                token_ids = draw(_tempered(logits, sequences), _params(sequences), _uniforms(sequences))
-            else:
-                index = to_device(rows, torch.long, logits.device)
-                drawing = [sequences[row] for row in rows]
-                token_ids[index] = draw(_tempered(logits[index], drawing), _params(drawing), _uniforms(drawing))
+            drawing = [sequences[row] for row in rows]
+            are_all = len(rows) == len(sequences)  # then nothing is copied
+            index = slice(None) if are_all else to_device(rows, torch.long, logits.device)
+            params = [sequence.params for sequence in drawing]
+            token_ids[index] = draw(_tempered(logits[index], drawing), params, _uniforms(drawing))
         packed = torch.where(torch.isfinite(best), token_ids, -1).tolist()  # one transfer from the device
         return [None if token_id < 0 else token_id for token_id in packed]
 
@@ -87,10 +86,6 @@ class Sampler:
                 draw = draw_ranked if has_top_k or logits.device.type != "cpu" else draw_from_nucleus
             ways.setdefault(draw, []).append(row)
         return ways
-
-
-def _params(sequences: SequenceOf[Sequence]) -> list[SamplingParams]:
-    return [sequence.params for sequence in sequences]
 
 
 def _tempered(logits: torch.Tensor, sequences: SequenceOf[Sequence]) -> torch.Tensor:

@@ -130,7 +130,7 @@ class LeanDecoderLayer(nn.Module):
         add_output, mlp_norm, gate_up, add_down = self._after
         query, key, value = self._rotate(project(norm(hidden)), position_embeddings)
         if cache is not None:
-            key, value = cache.update(key, value, self.attention.layer_idx)
+            key, value = cache.update(key, value, self.layer_idx)
         attend = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, self.eager)
         attended, _ = attend(self.attention, query, key, value, attention_mask, **self.attention_options, **options)
         hidden = add_output(hidden, attended.reshape(*hidden.shape[:-1], -1))

@@ -85,10 +85,9 @@ def _build_runner(loaded: LoadedModel, num_slots: int) -> Runner:
         return build_block_runner(loaded, expected, num_slots=num_slots, kernel=kernel, recorder=recorder)
     runner = ModelRunner(loaded.module, num_slots=num_slots, max_len=loaded.context_length)
     check_row_runner(runner, expected, vocab_size)
-    if loaded.device.type != "cpu":
-        return runner
-    # A loop takes seconds to compile where it has never run: here, and not in the first answer that draws.
-    draw_from_nucleus(expected.logits[0][None], [SamplingParams(top_p=0.9)], [0.5])
+    if loaded.device.type == "cpu":
+        # A loop takes seconds to compile where it has never run: here, and not in the first answer that draws.
+        draw_from_nucleus(expected.logits[0][None], [SamplingParams(top_p=0.9)], [0.5])
     return runner
 
 
