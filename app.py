@@ -11,8 +11,8 @@ from myserve_ui.errors import MyServeError, SettingsError
 from myserve_ui.settings import exposure_warning, prepare_environment, read_settings
 
 WRONG_SETTING = 2
-SWITCH_SECONDS = 0.0005
-"""How long a thread may keep Python's lock while another wants it: each of a step's thousand calls gives it back."""
+SWITCH_SECONDS = 0.00005
+"""How long a thread may keep Python's lock while another wants it: each of a step's hundreds of calls gives it back."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -22,7 +22,7 @@ def main(arguments: Sequence[str]) -> int:
         if warning := exposure_warning(settings):
             complain(warning)
         prepare_environment()
-        gc.disable()  # until the app stands: importing makes a million objects and next to no garbage
+        gc.disable()  # until the page stands: importing makes a million objects and next to no garbage
         sys.setswitchinterval(SWITCH_SECONDS)
         # Imported late: torch and gradio take seconds, and --help or a mistyped setting should not wait for them.
         from myserve_ui.server.launch import run_app

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import nn
@@ -19,6 +21,8 @@ from myserve_ui.models.product import Product, ProductFactory
 from myserve_ui.models.progress import OnProgress, ignore_progress
 from myserve_ui.models.stored_embedding import StoredEmbedding, halve_exactly
 
+AT_ONCE = 2
+"""Layers that are packed side by side: the kernels' own packing uses one core. Each may stand twice for a moment."""
 LAYING_OUT = "laying out the weights for this processor"
 CHECK_TOKENS = 5
 ROUNDING = {torch.float32: 1e-4, torch.bfloat16: 3e-2}
@@ -45,7 +49,7 @@ def install_cpu_kernels(
 ) -> bool:
     """Replace the layers of `model` by quicker ones that compute in `dtype`; False if nothing could be done.
 
-    One layer at a time: two copies of all weights never stand side by side. Raises KernelMismatchError; the module
+    A layer or two at a time: two copies of all weights never stand side by side. Raises KernelMismatchError; the module
     is of no use then.
     """
     if not can_pack(dtype, model.device):
@@ -77,13 +81,15 @@ def _fit_int4(layers: nn.ModuleList) -> bool:
 def _replace_layers(model: PreTrainedModel, layers: nn.ModuleList, form: _Form, on_progress: OnProgress) -> None:
     base = model.base_model
     rotary = ComplexRotary(base.rotary_emb)
-    for index, layer in enumerate(layers):
-        on_progress(LAYING_OUT, index / len(layers))
-        layers[index] = _make_lean(form, rotary, layer)
+    with ThreadPoolExecutor(max_workers=min(AT_ONCE, torch.get_num_threads()), thread_name_prefix="packing") as workers:
+        for index, lean in enumerate(workers.map(partial(_make_lean, form, rotary), layers)):
+            on_progress(LAYING_OUT, index / len(layers))
+            layers[index] = lean
     base.rotary_emb = rotary
     base.norm = LeanNorm(base.norm.float())
 
 
+@torch.inference_mode()  # here too, as it holds for one thread
 def _make_lean(form: _Form, rotary: ComplexRotary, layer: nn.Module) -> LeanDecoderLayer:
     plain = layer.float()
     lean = LeanDecoderLayer(plain, form.make)

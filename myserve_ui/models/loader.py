@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -36,6 +37,7 @@ from myserve_ui.models.quantization import (
     settle_4bit_layers,
 )
 from myserve_ui.models.quiet import quiet_libraries
+from myserve_ui.models.tokenizer import HuggingFaceTokenizer
 from myserve_ui.models.tokenizer_shelf import TokenizerShelf
 
 READING = "reading the weights"
@@ -62,6 +64,14 @@ class LoadOptions:
     """Shared by all that is loaded with these options."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Tokenizer:
+    """The tokenizer of transformers, and what is served of it."""
+
+    whole: PreTrainedTokenizerBase
+    served: HuggingFaceTokenizer
+
+
 def load_model(entry: CatalogEntry, *, options: LoadOptions, on_progress: OnProgress = ignore_progress) -> LoadedModel:
     """Load `entry`; blocks for seconds to minutes. Raises ModelLoadError, never returns anything but the real model."""
     if entry.unavailable_reason is not None:
@@ -73,9 +83,12 @@ def load_model(entry: CatalogEntry, *, options: LoadOptions, on_progress: OnProg
         folder = fetch_model(entry.source, options, on_progress)
         checkpoint = read_checkpoint(folder, name, trust_remote_code=options.trust_remote_code)
         on_progress(READING, None)
-        tokenizer = options.tokenizers.read(folder, template=template, trust_remote_code=options.trust_remote_code)
         dtype = resolve_dtype(options.dtype, device=device, checkpoint=checkpoint.dtype)
-        model = _load_settled(entry, checkpoint, options, dtype=dtype, on_progress=on_progress)
+        # Quiet around both threads: each would bring back what it found, which may be the other's quiet.
+        with quiet_libraries(), ThreadPoolExecutor(max_workers=1, thread_name_prefix="tokenizer") as beside:
+            reading = beside.submit(_read_tokenizer, checkpoint, options, template)
+            model = _load_settled(entry, checkpoint, options, dtype=dtype, on_progress=on_progress)
+            tokenizer = reading.result()
         return_freed_memory()
         return _describe(entry, model, tokenizer, options, dtype=dtype)
 
@@ -92,6 +105,13 @@ def fetch_model(source: ModelSource, options: LoadOptions, on_progress: OnProgre
     if not gguf.is_file():
         raise ModelLoadError(f"There is no file {source.name}.gguf: check the path in --model or MYSERVE_MODEL.")
     return convert_gguf(gguf, cache=options.cache, on_progress=on_progress)
+
+
+def _read_tokenizer(checkpoint: Checkpoint, options: LoadOptions, template: str | None) -> _Tokenizer:
+    """A second of work that wants nothing but Python's lock, and the weights want nothing but processors."""
+    shelf, vocab_size = options.tokenizers, checkpoint.config.get_text_config().vocab_size
+    whole = shelf.read(checkpoint.folder, template=template, trust_remote_code=options.trust_remote_code)
+    return _Tokenizer(whole, shelf.serve(whole, vocab_size=vocab_size))
 
 
 def _load_settled(
@@ -151,7 +171,7 @@ def _settle(model: PreTrainedModel, precision: str, dtype: torch.dtype, on_progr
 def _describe(
     entry: CatalogEntry,
     model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
+    tokenizer: _Tokenizer,
     options: LoadOptions,
     *,
     dtype: torch.dtype,
@@ -159,10 +179,10 @@ def _describe(
     """Gather the facts that the engine and the doors need."""
     output = model.get_output_embeddings()
     vocab_size = model.config.get_text_config().vocab_size if output is None else output.out_features
-    context_length = find_context_length(entry.source.name, model.config, tokenizer, limit=options.max_model_len)
+    context_length = find_context_length(entry.source.name, model.config, tokenizer.whole, limit=options.max_model_len)
     memory = measure_memory(model)
     device = model.get_input_embeddings().weight.device
-    served_tokenizer = options.tokenizers.serve(tokenizer, vocab_size=vocab_size)
+    served = options.tokenizers.serve(tokenizer.whole, vocab_size=vocab_size)
     info = replace(
         entry.info(),
         state=LoadState.READY,
@@ -173,16 +193,16 @@ def _describe(
         weight_bytes=memory.weight_bytes,
         bytes_per_step=count_weight_traffic(memory, expanded_itemsize=expanded_itemsize(entry.precision, dtype)),
         kv_bytes_per_token=count_kv_bytes_per_token(model.config, dtype),
-        has_chat_template=served_tokenizer.has_chat_template,
-        takes_tools=served_tokenizer.takes_tools,
+        has_chat_template=served.has_chat_template,
+        takes_tools=served.takes_tools,
     )
     return LoadedModel(
         info=info,
         module=model,
-        tokenizer=served_tokenizer,
-        eos_token_ids=find_end_tokens(model, tokenizer),
+        tokenizer=served,
+        eos_token_ids=find_end_tokens(model, tokenizer.whole),
         context_length=context_length,
-        bos_token_id=tokenizer.bos_token_id,
+        bos_token_id=tokenizer.whole.bos_token_id,
         defaults=find_sampling_defaults(model),
         dtype=dtype,
         device=device,

@@ -1,4 +1,4 @@
-"""Puts the app together from the settings: catalog, engines, service, then both doors over it."""
+"""Puts the app together from the settings: catalog, engines, service, the API over it, and the page when it is time."""
 
 from __future__ import annotations
 
@@ -8,69 +8,70 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 
 from fastapi import FastAPI
-from gradio.routes import INTERNAL_ROUTES
 
 from myserve_ui.api.door import add_api
 from myserve_ui.errors import ModelLoadError
+from myserve_ui.server.browser_paths import is_browser_path
+from myserve_ui.server.page_gate import PageGate
 from myserve_ui.server.service_builder import Services, build_services
 from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.settings import Settings
-from myserve_ui.ui.blocks import mount_ui
 
 logger = logging.getLogger(__name__)
 
-UNUSED_BROWSER_PATHS = (
-    "/gradio_api/proxy=",
-    "/gradio_api/file=http",
-    "/gradio_api/file/http",
-    "/gradio_api/runs",
-    "/gradio_api/stream/",
-    "/gradio_api/custom_component/",
-    "/gradio_api/vibe-",
-    "/gradio_api/undo-vibe-",
-    "/gradio_api/dev/",
-    "/gradio_api/deep_link",
-    "/monitoring",
-)
-"""Gradio's routes that the page does not use: they fetch from other sites, run code, or pass the queue by."""
+PAGE_PATIENCE = 20.0
+"""Seconds that the page is kept back for the default model, unless a browser asks for it before."""
 
 
-def create_app(settings: Settings, services: Services | None = None) -> FastAPI:
+def create_app(
+    settings: Settings, services: Services | None = None, *, when_open: Callable[[], None] = lambda: None
+) -> FastAPI:
     """The whole app; its life span loads the default model and, at the end, drains. `app.state.service` is the service.
 
-    `services` are those of `settings` if the caller has made them before. The browser app is mounted last: at "/" it
-    takes every path that is not taken before.
+    `services` are those of `settings` if the caller has made them before. The page stands after the model does, or
+    when a browser asks for it; `when_open` is called then.
     """
     services = services or build_services(settings)
     service = services.chat
-    app = FastAPI(lifespan=_life_span(service), openapi_url=None, redirect_slashes=False)
-    app.state.service = service
+
+    def mount_page(app: FastAPI) -> None:
+        from myserve_ui.ui.blocks import mount_ui  # late: it brings gradio
+
+        mount_ui(app, service, settings, comparisons=services.comparisons, benchmarks=services.benchmarks)
+
+    app = FastAPI(openapi_url=None, redirect_slashes=False)
+    gate = PageGate(app, mount_page, when_open=when_open)
+    app.router.lifespan_context = _life_span(service, gate)
+    app.state.service, app.state.page = service, gate
     add_api(app, service, settings, comparisons=services.comparisons, is_browser_path=is_browser_path)
-    return mount_ui(app, service, settings, comparisons=services.comparisons, benchmarks=services.benchmarks)
+    app.router.routes.append(gate)
+    return app
 
 
-def is_browser_path(path: str) -> bool:
-    """True for what the browser app serves; all else is the API's, to answer or to refuse."""
-    if path.lower().startswith(UNUSED_BROWSER_PATHS):
-        return False
-    return path == "/" or path.split("/")[1] in INTERNAL_ROUTES
-
-
-def _life_span(service: ChatService) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+def _life_span(service: ChatService, gate: PageGate) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def life_span(_app: FastAPI) -> AsyncIterator[None]:
-        loading = asyncio.create_task(_load_default(service))
+        starting = asyncio.create_task(_start(service, gate))
         yield
-        loading.cancel()
+        starting.cancel()
         with suppress(asyncio.CancelledError):
-            await loading
+            await starting
+        await gate.close()
         await service.shut_down()
 
     return life_span
 
 
+async def _start(service: ChatService, gate: PageGate) -> None:
+    """The model first, then the page, for both are held up by the other; the API is served meanwhile."""
+    async with asyncio.TaskGroup() as group:
+        loading = group.create_task(_load_default(service))
+        await asyncio.wait({loading}, timeout=PAGE_PATIENCE)
+        gate.begin()
+
+
 async def _load_default(service: ChatService) -> None:
-    """Load the default model while the doors are open already; /health says how far it is."""
+    """Load the default model while the API is open already; /health says how far it is."""
     told = ("", 0)
     try:
         async for progress in service.load(""):

@@ -28,12 +28,11 @@ def run_app(settings: Settings, *, announce: Callable[[str], None], complain: Ca
     listener = listen(settings.host, settings.port)
     settings = settings.model_copy(update={"port": listener.getsockname()[1]})
     services = build_services(settings)
+    gc.freeze()  # what was imported stays, and need not be looked through when the load drops what it read
     services.begin_loading()
-    from myserve_ui.server.composition import create_app  # late: it brings gradio, and meanwhile the weights load
+    from myserve_ui.server.composition import create_app  # late: it takes a while, and meanwhile the weights load
 
-    app = create_app(settings, services)
-    gc.freeze()  # what was imported stays, and need not be looked through again
-    gc.enable()
+    app = create_app(settings, services, when_open=collect_garbage)
     server = AppServer(
         uvicorn.Config(
             app,
@@ -50,6 +49,12 @@ def run_app(settings: Settings, *, announce: Callable[[str], None], complain: Ca
     asyncio.new_event_loop().run_until_complete(server.serve(sockets=[listener]))
     remove_own_unfinished(settings.cache)
     return server.exit_code
+
+
+def collect_garbage() -> None:
+    """From now on; what has been made so far stays."""
+    gc.freeze()
+    gc.enable()
 
 
 def listen(host: str, port: int) -> socket.socket:

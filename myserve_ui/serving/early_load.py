@@ -1,4 +1,4 @@
-"""Begins to load one model before the app stands: the page's libraries take as long to import, on another core."""
+"""Begins to load one model before there is a loop of events: what the API imports takes a while, on another core."""
 
 from __future__ import annotations
 

@@ -9,8 +9,10 @@ import httpx2
 import pytest
 import pytest_asyncio
 from fastapi import FastAPI
+from gradio.routes import INTERNAL_ROUTES
 from starlette.routing import BaseRoute, Mount
 
+from myserve_ui.server.browser_paths import FIRST_PARTS
 from myserve_ui.server.composition import create_app
 from myserve_ui.settings import Settings
 
@@ -51,15 +53,19 @@ HEARTBEAT = "/gradio_api/heartbeat/{session_hash}"
 """Never ends, so it is not asked."""
 
 
-# Gradio makes event loops and leaves them open when it is mounted outside one.
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def locked_app() -> FastAPI:
-    return create_app(Settings.model_validate({"force_echo": True, "api_key": KEY}))
+    return await with_page(create_app(Settings.model_validate({"force_echo": True, "api_key": KEY})))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def open_app() -> FastAPI:
-    return create_app(Settings(force_echo=True))
+    return await with_page(create_app(Settings(force_echo=True)))
+
+
+async def with_page(app: FastAPI) -> FastAPI:
+    await app.state.page.wait_open()
+    return app
 
 
 def connect(app: FastAPI, host: str = "127.0.0.1") -> httpx2.AsyncClient:
@@ -76,6 +82,10 @@ def walk(routes: list[BaseRoute], prefix: str = "") -> Iterator[tuple[str, str]]
             yield from walk(included.routes, prefix)
         for method in getattr(route, "methods", None) or ():
             yield method, prefix + route.path
+
+
+def test_the_paths_of_the_browser_are_those_of_the_installed_gradio() -> None:
+    assert set(INTERNAL_ROUTES) == FIRST_PARTS
 
 
 async def test_every_route_of_both_doors_needs_a_key_or_a_login(locked_app: FastAPI) -> None:
