@@ -91,4 +91,6 @@ def _sentence(error: ErrorDetails) -> str:
 
 def _phrase(error: ErrorDetails, context: dict[str, Any]) -> str:
     words = _PHRASES.get(error["type"], "is not valid").format(**context)
-    return words if error["type"] == "missing" else f"{words}, got {describe(error['input'])}"
+    if error["type"] == "missing":
+        return words
+    return f"{words}, got {context.get('actual_length', describe(error['input']))}"

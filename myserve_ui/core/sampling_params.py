@@ -114,9 +114,12 @@ def _check_int(name: str, value: int | None, low: int, high: int) -> None:
 
 
 def _check_repetition_penalty(value: float | None) -> None:
-    _check_float("repetition_penalty", value, 0.0, math.inf)
-    if value is not None and not 0.0 < value < math.inf:
-        raise InvalidRequestError(f"repetition_penalty must be above 0, got {value}.", param="repetition_penalty")
+    if value is None:
+        return
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0.0 < value < math.inf:
+        raise InvalidRequestError(
+            f"repetition_penalty must be a number above 0, got {value}.", param="repetition_penalty"
+        )
 
 
 def _check_bias(logit_bias: tuple[tuple[int, float], ...]) -> None:

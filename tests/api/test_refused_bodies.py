@@ -212,6 +212,20 @@ async def test_a_wrong_field_is_refused_by_name(
     assert (await post(client, GOOD)).status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("stop", ["a", "b", "c", "d", "e"], "stop takes at most 4 item(s), got 5."),
+        ("repetition_penalty", 0, "repetition_penalty must be a number above 0, got 0.0."),
+        ("repetition_penalty", -1, "repetition_penalty must be a number above 0, got -1.0."),
+    ],
+)
+async def test_a_refusal_says_the_bound_and_what_came(
+    client: httpx2.AsyncClient, name: str, value: Any, message: str
+) -> None:
+    assert (await post(client, {**GOOD, name: value})).json()["error"]["message"] == message
+
+
 @pytest.mark.parametrize(("name", "value"), NEUTRAL)
 async def test_a_neutral_value_is_accepted(client: httpx2.AsyncClient, name: str, value: Any) -> None:
     assert (await post(client, {**GOOD, name: value})).status_code == 200
