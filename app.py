@@ -11,6 +11,7 @@ from myserve_ui.errors import MyServeError, SettingsError
 from myserve_ui.settings import exposure_warning, prepare_environment, read_settings
 
 WRONG_SETTING = 2
+INTERRUPTED = 130
 SWITCH_SECONDS = 0.00005
 """How long a thread may keep Python's lock while another wants it: each of a step's hundreds of calls gives it back."""
 
@@ -34,6 +35,8 @@ def main(arguments: Sequence[str]) -> int:
     except MyServeError as error:
         complain(error.message)
         return 1
+    except KeyboardInterrupt:  # before there is a server to take the signal
+        return INTERRUPTED
 
 
 def complain(message: str) -> None:

@@ -91,12 +91,17 @@ async def open_targets(
 
 @asynccontextmanager
 async def open_own_app(
-    asked: BenchArguments, settings: Settings, line: ProgressLine, bench: Bench | None = None
+    asked: BenchArguments,
+    settings: Settings,
+    line: ProgressLine,
+    bench: Bench | None = None,
+    *,
+    with_page: bool = True,
 ) -> AsyncIterator[tuple[NamedTarget, ...]]:
-    """The app in a process of its own, and the targets of the precisions that are asked for."""
+    """The app in a process of its own, and the targets of the precisions that are asked for; see running_app."""
     line.show("starting the app")
     key = settings.api_key[0].get_secret_value() if settings.api_key else NO_KEY
-    async with running_app(asked.settings, bench) as url:
+    async with running_app(asked.settings, bench, with_page=with_page) as url:
         yield await targets_of(Target(f"{url}/v1", "", key), asked.precisions, "")
 
 

@@ -72,7 +72,7 @@ async def _time_start(asked: BenchArguments, settings: Settings, console: Consol
     """From the command to the first token, the weights converted before."""
     begun = time.perf_counter()
     with progress_line(console) as line:
-        async with open_own_app(replace(asked, precisions=()), settings, line) as (named,):
+        async with open_own_app(replace(asked, precisions=()), settings, line, with_page=False) as (named,):
             await _ask_for_a_token(named.target)
             seconds = time.perf_counter() - begun
     return Goal("start of the app to its first token", "s", START_SECONDS, seconds, is_ceiling=True)

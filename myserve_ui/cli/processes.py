@@ -19,7 +19,7 @@ from myserve_ui.errors import ModelLoadError
 
 ROOT = Path(__file__).resolve().parents[2]
 READY_WORD = "ready: "
-START_SECONDS, END_SECONDS, POLL_SECONDS = 900.0, 15.0, 0.5
+START_SECONDS, PAGE_SECONDS, END_SECONDS, POLL_SECONDS = 900.0, 60.0, 15.0, 0.5
 
 
 class Bench:
@@ -51,11 +51,20 @@ def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None
 
 
 @asynccontextmanager
-async def running_app(settings: Sequence[str], bench: Bench | None = None) -> AsyncIterator[str]:
-    """The app with `settings`; gives its address. Raises ModelLoadError with the app's last words."""
+async def running_app(
+    settings: Sequence[str], bench: Bench | None = None, *, with_page: bool = True
+) -> AsyncIterator[str]:
+    """The app with `settings`; gives its address. Raises ModelLoadError with the app's last words.
+
+    `with_page`: once the page stands too; building it takes a core for seconds, beside whatever is measured.
+    """
     command = [sys.executable, "app.py", *settings, "--host", "127.0.0.1", "--port", "0"]
     async with _process(command) as (process, words):
-        yield _seated(await _announced(process, words), process, bench)
+        url = await _announced(process, words)
+        if with_page:
+            async with httpx2.AsyncClient(trust_env=False, timeout=PAGE_SECONDS) as client:
+                await client.get(url)
+        yield _seated(url, process, bench)
 
 
 @asynccontextmanager

@@ -15,6 +15,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
 from myserve_ui.errors import ModelLoadError
+from myserve_ui.models.load_errors import explain_file_errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,8 @@ def _parse_config(folder: Path, raw: dict[str, Any], name: str, trust_remote_cod
         raise ModelLoadError(
             f"The architecture of {name} ({kind}) is not known to the installed transformers: choose another model."
         )
-    config = AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code, local_files_only=True)
+    with explain_file_errors(f"The config.json of {name}"):
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code, local_files_only=True)
     assert isinstance(config, PretrainedConfig)
     return config
 

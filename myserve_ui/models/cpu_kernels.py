@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import nn
@@ -49,8 +48,8 @@ def install_cpu_kernels(
 ) -> bool:
     """Replace the layers of `model` by quicker ones that compute in `dtype`; False if nothing could be done.
 
-    A layer or two at a time: two copies of all weights never stand side by side. Raises KernelMismatchError; the module
-    is of no use then.
+    Never more than AT_ONCE layers at a time: two copies of all weights do not stand side by side. Raises
+    KernelMismatchError; the module is of no use then.
     """
     if not can_pack(dtype, model.device):
         return False
@@ -81,10 +80,14 @@ def _fit_int4(layers: nn.ModuleList) -> bool:
 def _replace_layers(model: PreTrainedModel, layers: nn.ModuleList, form: _Form, on_progress: OnProgress) -> None:
     base = model.base_model
     rotary = ComplexRotary(base.rotary_emb)
-    with ThreadPoolExecutor(max_workers=min(AT_ONCE, torch.get_num_threads()), thread_name_prefix="packing") as workers:
-        for index, lean in enumerate(workers.map(partial(_make_lean, form, rotary), layers)):
+    workers = ThreadPoolExecutor(max_workers=min(AT_ONCE, torch.get_num_threads()), thread_name_prefix="packing")
+    try:
+        packed = [workers.submit(_make_lean, form, rotary, layer) for layer in layers]
+        for index in range(len(layers)):
             on_progress(LAYING_OUT, index / len(layers))
-            layers[index] = lean
+            layers[index] = packed[index].result()
+    finally:
+        workers.shutdown(cancel_futures=True)  # the rest, if one layer failed
     base.rotary_emb = rotary
     base.norm = LeanNorm(base.norm.float())
 

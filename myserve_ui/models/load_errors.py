@@ -30,6 +30,27 @@ def explain_load_errors(name: str) -> Iterator[None]:
         raise ModelLoadError(sentence or _unexplained(name)) from error
 
 
+@contextmanager
+def explain_file_errors(what: str) -> Iterator[None]:
+    """Raise ModelLoadError for whatever transformers says of bad files; it has no class for it."""
+    try:
+        yield
+    except (MyServeError, MemoryError, PermissionError, NotADirectoryError, ImportError):
+        raise
+    except Exception as error:
+        logger.debug("reading failed: %s", what, exc_info=True)
+        raise ModelLoadError(
+            f"{what} cannot be read ({_in_short(error)}): files are missing or damaged, download or copy them again."
+        ) from error
+
+
+def _in_short(error: BaseException) -> str:
+    """What is wrong in the library's words, without a path."""
+    error = error.__cause__ or error
+    line = next(iter(str(error).splitlines()), "").strip().rstrip(".:")
+    return type(error).__name__ if not line or "/" in line else f"{type(error).__name__}: {line[:100]}"
+
+
 def _explain(name: str, error: Exception) -> str | None:
     """A sentence for the kinds of failure that are to be expected. The cache folder explains its own."""
     if _is_out_of_memory(error):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from myserve_ui.models.freed_memory import return_freed_memory
 from myserve_ui.models.gguf_conversion import convert_gguf
 from myserve_ui.models.hub import Hub, fetch_from_hub
 from myserve_ui.models.int4_model import pack_int4
-from myserve_ui.models.load_errors import explain_load_errors
+from myserve_ui.models.load_errors import explain_file_errors, explain_load_errors
 from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.models.memory import count_kv_bytes_per_token, measure_memory
 from myserve_ui.models.placement import check_room, choose_device_map
@@ -69,7 +69,8 @@ class _Tokenizer:
     """The tokenizer of transformers, and what is served of it."""
 
     whole: PreTrainedTokenizerBase
-    served: HuggingFaceTokenizer
+    served: HuggingFaceTokenizer | None
+    """Held for _describe, which asks the shelf for it; made early, since that takes as long as reading."""
 
 
 def load_model(entry: CatalogEntry, *, options: LoadOptions, on_progress: OnProgress = ignore_progress) -> LoadedModel:
@@ -86,8 +87,10 @@ def load_model(entry: CatalogEntry, *, options: LoadOptions, on_progress: OnProg
         dtype = resolve_dtype(options.dtype, device=device, checkpoint=checkpoint.dtype)
         # Quiet around both threads: each would bring back what it found, which may be the other's quiet.
         with quiet_libraries(), ThreadPoolExecutor(max_workers=1, thread_name_prefix="tokenizer") as beside:
-            reading = beside.submit(_read_tokenizer, checkpoint, options, template)
-            model = _load_settled(entry, checkpoint, options, dtype=dtype, on_progress=on_progress)
+            reading = beside.submit(_read_tokenizer, name, checkpoint, options, template)
+            model = _load_settled(
+                entry, checkpoint, options, dtype=dtype, on_progress=_unless_failed(reading, on_progress)
+            )
             tokenizer = reading.result()
         return_freed_memory()
         return _describe(entry, model, tokenizer, options, dtype=dtype)
@@ -107,11 +110,23 @@ def fetch_model(source: ModelSource, options: LoadOptions, on_progress: OnProgre
     return convert_gguf(gguf, cache=options.cache, on_progress=on_progress)
 
 
-def _read_tokenizer(checkpoint: Checkpoint, options: LoadOptions, template: str | None) -> _Tokenizer:
-    """A second of work that wants nothing but Python's lock, and the weights want nothing but processors."""
-    shelf, vocab_size = options.tokenizers, checkpoint.config.get_text_config().vocab_size
-    whole = shelf.read(checkpoint.folder, template=template, trust_remote_code=options.trust_remote_code)
-    return _Tokenizer(whole, shelf.serve(whole, vocab_size=vocab_size))
+def _read_tokenizer(name: str, checkpoint: Checkpoint, options: LoadOptions, template: str | None) -> _Tokenizer:
+    """A second of work that wants little but Python's lock, while the weights want little but processors."""
+    shelf, vocab_size = options.tokenizers, getattr(checkpoint.config.get_text_config(), "vocab_size", None)
+    with explain_file_errors(f"The tokenizer of {name}"):
+        whole = shelf.read(checkpoint.folder, template=template, trust_remote_code=options.trust_remote_code)
+    return _Tokenizer(whole, None if vocab_size is None else shelf.serve(whole, vocab_size=vocab_size))
+
+
+def _unless_failed(reading: Future[_Tokenizer], on_progress: OnProgress) -> OnProgress:
+    """Reports, and raises what has failed beside, so that no weights are packed for nothing."""
+
+    def report(stage: str, fraction: float | None = None) -> None:
+        if reading.done():
+            reading.result()
+        on_progress(stage, fraction)
+
+    return report
 
 
 def _load_settled(

@@ -109,6 +109,11 @@ class HuggingFaceTokenizer:
                 add_generation_prompt=not continue_final_message,
                 continue_final_message=continue_final_message,
             )
+        except jinja2.TemplateSyntaxError as error:
+            raise InvalidRequestError(
+                f"The model's chat template cannot be read ({_reason(error)}): send text to /v1/completions, or set "
+                "chat_template in the settings."
+            ) from error
         except jinja2.TemplateError as error:
             raise InvalidRequestError(
                 f"The model's chat template refuses these messages: {_reason(error)}", param="messages"

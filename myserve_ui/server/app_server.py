@@ -30,12 +30,14 @@ class AppServer(uvicorn.Server):
         *,
         on_ready: Callable[[], None],
         on_failure: Callable[[str], None],
+        on_drain: Callable[[], None],
     ) -> None:
         super().__init__(config)
         self.exit_code = 0
         self._service = service
         self._on_ready = on_ready
         self._on_failure = on_failure
+        self._on_drain = on_drain
         self._load_is_known = False
         self._signals = 0
         self._drain: asyncio.Task[None] | None = None
@@ -60,6 +62,7 @@ class AppServer(uvicorn.Server):
         unfinished = sum(engine.num_running + engine.num_waiting for engine in self._service.status().engines)
         answers = f"finishing {unfinished} answer{'' if unfinished == 1 else 's'}" if unfinished else "shutting down"
         logger.info("%s; a second signal ends at once", answers)
+        self._on_drain()
         await self._service.shut_down()
         self.should_exit = True
 

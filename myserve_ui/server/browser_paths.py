@@ -41,4 +41,4 @@ def is_browser_path(path: str) -> bool:
     """True for what the browser app serves."""
     if path.lower().startswith(UNUSED_PATHS):
         return False
-    return path == "/" or path.split("/")[1] in FIRST_PARTS
+    return path == "/" or path.removeprefix("/").partition("/")[0] in FIRST_PARTS

@@ -19,28 +19,29 @@ from myserve_ui.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-PAGE_PATIENCE = 20.0
-"""Seconds that the page is kept back for the default model, unless a browser asks for it before."""
+PAGE_PATIENCE = 10.0
+"""Seconds that the page is kept back for the default model, unless a script asks for it before."""
+BUILDING = "The page is being built."
 
 
 def create_app(
-    settings: Settings, services: Services | None = None, *, when_open: Callable[[], None] = lambda: None
+    settings: Settings, services: Services | None = None, *, when_settled: Callable[[], None] = lambda: None
 ) -> FastAPI:
-    """The whole app; its life span loads the default model and, at the end, drains. `app.state.service` is the service.
+    """The whole app; its life span loads the default model and, at the end, drains.
 
-    `services` are those of `settings` if the caller has made them before. The page stands after the model does, or
-    when a browser asks for it; `when_open` is called then.
+    `app.state` has the `service` and the `page`, its gate. `services` are those of `settings` if the caller has made
+    them before. The page comes after the model, or when a script asks for it; `when_settled` is called then.
     """
     services = services or build_services(settings)
     service = services.chat
 
-    def mount_page(app: FastAPI) -> None:
+    def mount_page(parent: FastAPI) -> None:
         from myserve_ui.ui.blocks import mount_ui  # late: it brings gradio
 
-        mount_ui(app, service, settings, comparisons=services.comparisons, benchmarks=services.benchmarks)
+        mount_ui(parent, service, settings, comparisons=services.comparisons, benchmarks=services.benchmarks)
 
     app = FastAPI(openapi_url=None, redirect_slashes=False)
-    gate = PageGate(app, mount_page, when_open=when_open)
+    gate = PageGate(app, mount_page, how_far=lambda: service.status().reason or BUILDING, when_settled=when_settled)
     app.router.lifespan_context = _life_span(service, gate)
     app.state.service, app.state.page = service, gate
     add_api(app, service, settings, comparisons=services.comparisons, is_browser_path=is_browser_path)
@@ -51,23 +52,23 @@ def create_app(
 def _life_span(service: ChatService, gate: PageGate) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def life_span(_app: FastAPI) -> AsyncIterator[None]:
-        starting = asyncio.create_task(_start(service, gate))
+        loading = asyncio.create_task(_load_default(service))
+        opening = asyncio.create_task(_open_page(gate, loading))
         yield
-        starting.cancel()
-        with suppress(asyncio.CancelledError):
-            await starting
+        for task in (opening, loading):
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
         await gate.close()
         await service.shut_down()
 
     return life_span
 
 
-async def _start(service: ChatService, gate: PageGate) -> None:
-    """The model first, then the page, for both are held up by the other; the API is served meanwhile."""
-    async with asyncio.TaskGroup() as group:
-        loading = group.create_task(_load_default(service))
-        await asyncio.wait({loading}, timeout=PAGE_PATIENCE)
-        gate.begin()
+async def _open_page(gate: PageGate, loading: asyncio.Task[None]) -> None:
+    """The model first, then the page, for each is held up by the other; the API is served meanwhile."""
+    await asyncio.wait({loading}, timeout=PAGE_PATIENCE)
+    gate.begin()
 
 
 async def _load_default(service: ChatService) -> None:
@@ -80,3 +81,5 @@ async def _load_default(service: ChatService) -> None:
                 logger.info("%s: %s%s", progress.model, progress.stage, f", {percent} %" if percent else "")
     except ModelLoadError as error:
         logger.debug("the default model was not loaded: %s", error)
+    except Exception:
+        logger.exception("the default model was not loaded")

@@ -32,7 +32,7 @@ def run_app(settings: Settings, *, announce: Callable[[str], None], complain: Ca
     services.begin_loading()
     from myserve_ui.server.composition import create_app  # late: it takes a while, and meanwhile the weights load
 
-    app = create_app(settings, services, when_open=collect_garbage)
+    app = create_app(settings, services, when_settled=resume_collection)
     server = AppServer(
         uvicorn.Config(
             app,
@@ -44,6 +44,7 @@ def run_app(settings: Settings, *, announce: Callable[[str], None], complain: Ca
         app.state.service,
         on_ready=lambda: announce(f"myserve-ui is ready: {_address(listener)}"),
         on_failure=complain,
+        on_drain=app.state.page.turn_away,
     )
     # Not asyncio.run: it would wait for a load that goes on in a worker thread, which nothing can stop.
     asyncio.new_event_loop().run_until_complete(server.serve(sockets=[listener]))
@@ -51,8 +52,8 @@ def run_app(settings: Settings, *, announce: Callable[[str], None], complain: Ca
     return server.exit_code
 
 
-def collect_garbage() -> None:
-    """From now on; what has been made so far stays."""
+def resume_collection() -> None:
+    """Collect garbage from now on, and none of what the start has made, which stays."""
     gc.freeze()
     gc.enable()
 

@@ -89,7 +89,7 @@ def build_blocks(
 ) -> gr.Blocks:
     """The page and its named endpoints, queue settings included, ready to be mounted."""
     with gr.Blocks(title=TITLE, analytics_enabled=False, fill_width=True, delete_cache=(3600, 3600)) as blocks:
-        _draw_page(blocks, _Services(service, comparisons, benchmarks), needs_key=bool(settings.api_key))
+        _draw_page(blocks, _Services(service, comparisons, benchmarks), settings)
         Endpoints(service).register()
         CompareEndpoints(comparisons).register()
         BenchEndpoints(benchmarks).register()
@@ -108,13 +108,13 @@ class _Services:
     benchmarks: BenchmarkService
 
 
-def _draw_page(page: gr.Blocks, services: _Services, *, needs_key: bool) -> None:
+def _draw_page(page: gr.Blocks, services: _Services, settings: Settings) -> None:
     service = services.chat
     model = service.model("")
     store = gr.BrowserState({}, storage_key=STORE_KEY, secret=STORE_SECRET)
     with gr.Sidebar(open=False, width=320, elem_id="sidebar"):
         gr.HTML("<h2>Settings</h2>", padding=False)
-        limit = min(model.context_length or LONGEST_ANSWER, LONGEST_ANSWER)
+        limit = min(settings.max_model_len or LONGEST_ANSWER, LONGEST_ANSWER)  # the model may still be loading
         controls = draw_controls(model_choices(service.models()), model.id, max_tokens=limit)
         gr.HTML("<h3>Save or open this chat</h3>", padding=False)
         files = gr.Column()
@@ -145,7 +145,7 @@ def _draw_page(page: gr.Blocks, services: _Services, *, needs_key: bool) -> None
     tab.wire_change(new_chat.click, tab.on_clear)
     panel = ModelPanel(service, header, controls.model)
     panel.wire()
-    opening = Opening(service, parts, panel, scripts, needs_key=needs_key)
+    opening = Opening(service, parts, panel, scripts, needs_key=bool(settings.api_key))
     page.load(opening.restore, parts.store, opening.outputs, queue=False, **QUIET)
 
 

@@ -56,13 +56,14 @@ async def test_a_signal_says_what_is_still_to_do_and_how_to_end_at_once(
         service,  # type: ignore[arg-type]
         on_ready=lambda: None,
         on_failure=lambda reason: None,
+        on_drain=lambda: service.did.append("turn visitors away"),
     )
     server._load_is_known = True
     server.handle_exit(signal.SIGTERM, None)
     with caplog.at_level(logging.INFO, logger="myserve_ui"):
         while not await server.on_tick(1):
             await asyncio.sleep(0)
-    assert service.did == ["drain", "shut down"]
+    assert service.did == ["drain", "turn visitors away", "shut down"]
     assert caplog.messages == [f"{words}; a second signal ends at once"]
 
 

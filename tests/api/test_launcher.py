@@ -15,6 +15,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
+import app
+
 ROOT = Path(__file__).parents[2]
 PATIENCE = 100.0
 """Seconds; importing torch and gradio takes its time on a busy machine."""
@@ -48,7 +50,10 @@ async def running_app(folder: Path, **settings: str) -> AsyncIterator[tuple[asyn
     try:
         line = (await asyncio.wait_for(process.stdout.readline(), PATIENCE)).decode()
         assert line.startswith(READY)
-        yield process, line.removeprefix(READY).strip()
+        url = line.removeprefix(READY).strip()
+        async with httpx2.AsyncClient(timeout=PATIENCE) as client:
+            await client.get(url)  # the page stands then: nothing is built beside what is tested
+        yield process, url
     finally:
         if process.returncode is None:
             process.kill()
@@ -104,6 +109,14 @@ def test_the_launcher_imports_nothing_heavy_before_it_knows_the_settings(tmp_pat
     script = f"import app, sys; sys.exit({module!r} in sys.modules)"
     env = environment(tmp_path)
     assert subprocess.run([sys.executable, "-c", script], cwd=ROOT, env=env, check=False).returncode == 0
+
+
+def test_ctrl_c_while_libraries_are_imported_shows_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(app, "prepare_environment", interrupt)
+    assert app.main([]) == 130
 
 
 def test_help_shows_the_settings(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from gradio.routes import INTERNAL_ROUTES
 from starlette.routing import BaseRoute, Mount
 
-from myserve_ui.server.browser_paths import FIRST_PARTS
+from myserve_ui.server.browser_paths import FIRST_PARTS, is_browser_path
 from myserve_ui.server.composition import create_app
 from myserve_ui.settings import Settings
 
@@ -86,6 +86,11 @@ def walk(routes: list[BaseRoute], prefix: str = "") -> Iterator[tuple[str, str]]
 
 def test_the_paths_of_the_browser_are_those_of_the_installed_gradio() -> None:
     assert set(INTERNAL_ROUTES) == FIRST_PARTS
+
+
+@pytest.mark.parametrize("path", ["*", "", "//", "/nope", "//login", "/GRADIO_API/x"])
+def test_other_paths_are_the_apis(path: str) -> None:
+    assert not is_browser_path(path)
 
 
 async def test_every_route_of_both_doors_needs_a_key_or_a_login(locked_app: FastAPI) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import httpx2
@@ -24,6 +25,7 @@ async def apps() -> AsyncIterator[tuple[FastAPI, FastAPI]]:
     small = create_app(Settings.model_validate({"force_echo": True, "api_key": "secret", "max_model_len": 64}))
     large = create_app(Settings(force_echo=True, max_model_len=512))
     async with small.router.lifespan_context(small), large.router.lifespan_context(large):
+        await asyncio.gather(*(app.state.page.wait_open() for app in (small, large)))
         for app in (small, large):
             await until(lambda app=app: app.state.service.model("").state is LoadState.READY)
         yield small, large

@@ -215,6 +215,23 @@ def test_a_damaged_config_is_refused(folder):
     assert "damaged" in refusal(folder)
 
 
+def test_a_config_that_contradicts_itself_is_refused_with_the_reason(folder):
+    change_json(folder / "config.json", hidden_size=50, head_dim=None)
+    assert "hidden size (50)" in refusal(folder)
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"version": "1.0", "trunc', None])
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json"])
+def test_a_damaged_tokenizer_is_refused_by_name_before_layers_are_packed(folder, name, text):
+    if name == "tokenizer_config.json" and text in ("{}", None):
+        return  # a tokenizer of defaults
+    if text is None:
+        (folder / name).unlink()
+    else:
+        (folder / name).write_text(text)
+    assert refusal(folder).startswith("The tokenizer of tiny cannot be read (")
+
+
 def test_an_unknown_architecture_is_named(folder):
     change_json(folder / "config.json", model_type="hyperloop9")
     assert "hyperloop9" in refusal(folder)

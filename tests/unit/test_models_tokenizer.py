@@ -113,6 +113,13 @@ def test_a_template_that_refuses_is_quoted(tokenizer):
         tokenizer.render_chat([Message("tool", "4")])
 
 
+def test_a_template_that_is_broken_is_not_blamed_on_the_messages(hf_tokenizer):
+    hf_tokenizer.chat_template = "{% for message in %}"
+    broken = HuggingFaceTokenizer(hf_tokenizer, vocab_size=VOCAB_SIZE)
+    with pytest.raises(InvalidRequestError, match=r"template cannot be read .* set chat_template"):
+        broken.render_chat([Message("user", "Hello")])
+
+
 def test_a_model_without_a_template_says_so(hf_tokenizer):
     hf_tokenizer.chat_template = None
     tokenizer = HuggingFaceTokenizer(hf_tokenizer, vocab_size=VOCAB_SIZE)
