@@ -59,8 +59,10 @@ def _life_span(service: ChatService, gate: PageGate) -> Callable[[FastAPI], Abst
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
-        await gate.close()
-        await service.shut_down()
+        try:
+            await gate.close()
+        finally:
+            await service.shut_down()
 
     return life_span
 

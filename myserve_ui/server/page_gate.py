@@ -107,7 +107,7 @@ class PageGate(BaseRoute):
         router = self._app.router
         own, router.lifespan_context = router.lifespan_context, _nothing
         try:
-            await asyncio.get_running_loop().run_in_executor(_drawing_thread(), asyncio.run, self._draw())
+            await asyncio.get_running_loop().run_in_executor(_drawing_thread(), lambda: asyncio.run(self._draw()))
             return router.lifespan_context(self._app)
         finally:
             router.lifespan_context = own
