@@ -100,8 +100,12 @@ class SamplingParams:
 def _check_float(name: str, value: float | None, low: float, high: float) -> None:
     if value is None:
         return
-    if not isinstance(value, int | float) or isinstance(value, bool) or math.isnan(value) or not low <= value <= high:
+    if not _is_number(value) or not low <= value <= high:  # NaN is in no range
         raise InvalidRequestError(f"{name} must be a number in [{low:g}, {high:g}], got {value}.", param=name)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _check_int(name: str, value: int | None, low: int, high: int) -> None:
@@ -116,7 +120,7 @@ def _check_int(name: str, value: int | None, low: int, high: int) -> None:
 def _check_repetition_penalty(value: float | None) -> None:
     if value is None:
         return
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0.0 < value < math.inf:
+    if not _is_number(value) or not 0.0 < value < math.inf:
         raise InvalidRequestError(
             f"repetition_penalty must be a number above 0, got {value}.", param="repetition_penalty"
         )

@@ -106,12 +106,13 @@ def check_row_runner(runner: ModelRunner, expected: Reference, vocab_size: int) 
 def _refuse_if_wrong(runner: ModelRunner | BlockRunner, difference: float, expected: Reference) -> None:
     architecture = type(runner.module).__name__
     if not expected.logits[0].isfinite().all():
+        dtype = str(runner.dtype).removeprefix("torch.")
         way_out = (
             "its weights are damaged: download or copy them again"
             if runner.dtype is torch.float32
             else "load it with fp32 or bf16, and if that does not help, download or copy its weights again"
         )
-        raise ModelLoadError(f"{architecture} computes values that are not numbers in {runner.dtype}; {way_out}.")
+        raise ModelLoadError(f"{architecture} computes values that are not numbers in {dtype}; {way_out}.")
     if not runner.cache.num_layers:
         raise ModelLoadError(f"{architecture} cannot be served: its layers do not use the shared attention interface.")
     own_noise = min(NOISE_FACTOR * expected.noise, MOST_NOISE)

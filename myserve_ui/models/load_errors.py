@@ -35,9 +35,11 @@ def explain_file_errors(what: str) -> Iterator[None]:
     """Raise ModelLoadError for whatever transformers says of bad files; it has no class for it."""
     try:
         yield
-    except (MyServeError, MemoryError, PermissionError, NotADirectoryError, ImportError):
+    except (MyServeError, ImportError):
         raise
     except Exception as error:
+        if _explain(what, error):
+            raise  # explain_load_errors, around this, has the better sentence
         logger.debug("reading failed: %s", what, exc_info=True)
         raise ModelLoadError(
             f"{what} cannot be read ({_in_short(error)}): files are missing or damaged, download or copy them again."

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext, suppress
 from functools import cache
 
 from fastapi import FastAPI
@@ -105,7 +105,7 @@ class PageGate(BaseRoute):
     async def _mount(self) -> AbstractAsyncContextManager[object]:
         """The page's life span. Gradio wraps it around the app's, which has begun already and is put aside for that."""
         router = self._app.router
-        own, router.lifespan_context = router.lifespan_context, _nothing
+        own, router.lifespan_context = router.lifespan_context, lambda _app: nullcontext()
         try:
             await asyncio.get_running_loop().run_in_executor(_drawing_thread(), lambda: asyncio.run(self._draw()))
             return router.lifespan_context(self._app)
@@ -121,8 +121,3 @@ class PageGate(BaseRoute):
 def _drawing_thread() -> ThreadPoolExecutor:
     """One for all apps of a process: Gradio keeps the page that it is drawing in a global."""
     return ThreadPoolExecutor(max_workers=1, thread_name_prefix="page")
-
-
-@asynccontextmanager
-async def _nothing(_app: FastAPI) -> AsyncIterator[None]:
-    yield

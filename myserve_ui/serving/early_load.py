@@ -1,4 +1,4 @@
-"""Begins to load one model before there is a loop of events: what the API imports takes a while, on another core."""
+"""Begins to load one model before the event loop runs: what the API imports takes a while, on another core."""
 
 from __future__ import annotations
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
+import os
 import weakref
 from pathlib import Path
 
@@ -220,16 +222,27 @@ def test_a_config_that_contradicts_itself_is_refused_with_the_reason(folder):
     assert "hidden size (50)" in refusal(folder)
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"version": "1.0", "trunc', None])
-@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json"])
-def test_a_damaged_tokenizer_is_refused_by_name_before_layers_are_packed(folder, name, text):
-    if name == "tokenizer_config.json" and text in ("{}", None):
-        return  # a tokenizer of defaults
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        *(("tokenizer.json", text) for text in ("", "{}", '{"version": "1.0", "trunc', None)),
+        *(("tokenizer_config.json", text) for text in ("", '{"version": "1.0", "trunc')),
+    ],
+)
+def test_a_damaged_tokenizer_is_refused_by_name(folder, name, text):
     if text is None:
         (folder / name).unlink()
     else:
         (folder / name).write_text(text)
     assert refusal(folder).startswith("The tokenizer of tiny cannot be read (")
+
+
+def test_a_full_disk_is_not_blamed_on_the_files(folder, monkeypatch):
+    def no_room(*_arguments, **_options):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("myserve_ui.models.tokenizer_shelf.AutoTokenizer.from_pretrained", no_room)
+    assert "no room" in refusal(folder)
 
 
 def test_an_unknown_architecture_is_named(folder):
