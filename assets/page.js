@@ -109,13 +109,20 @@
   const tellOtherTabs = () => {
     const tabs = new BroadcastChannel("myserve-chat");
     const hide = () => document.querySelector("#elsewhere")?.remove();
+    let isLeaving = false; // a closing tab still hears the others for a while, and must not say that it is there
     tabs.onmessage = ({ data }) => {
+      if (isLeaving) return;
       if (data === "left") { hide(); return tabs.postMessage("anyone?"); }
       if (data === "anyone?") tabs.postMessage("here");
       showElsewhere();
     };
-    addEventListener("pagehide", () => tabs.postMessage("left"));
-    addEventListener("pageshow", ({ persisted }) => { if (persisted) { hide(); tabs.postMessage("anyone?"); } });
+    addEventListener("pagehide", () => { isLeaving = true; tabs.postMessage("left"); });
+    addEventListener("pageshow", ({ persisted }) => {
+      if (!persisted) return;
+      isLeaving = false;
+      hide();
+      tabs.postMessage("anyone?");
+    });
     tabs.postMessage("anyone?");
   };
 

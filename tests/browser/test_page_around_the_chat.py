@@ -129,6 +129,17 @@ def test_a_second_tab_of_the_same_browser_is_told_in_both_and_forgotten_when_it_
     expect(first.locator("#elsewhere")).to_have_count(0)
 
 
+def test_a_tab_that_is_closing_says_no_more_that_it_is_there(visit: OpenPage, service: ScriptedService) -> None:
+    first = visit().page
+    second = first.context.new_page()
+    second.goto(first.url)
+    expect(first.locator("#elsewhere")).to_be_visible()
+    second.evaluate("dispatchEvent(new Event('pagehide'))")  # a busy browser takes a while from here to the end
+    expect(first.locator("#elsewhere")).to_have_count(0)
+    first.wait_for_timeout(300)
+    expect(first.locator("#elsewhere")).to_have_count(0)
+
+
 def test_two_visitors_chat_at_the_same_time_and_never_see_each_other(visit: OpenPage, service: ScriptedService) -> None:
     service.pause = 0.1
     one, two = visit().page, visit().page
