@@ -43,9 +43,9 @@ QUIET_ENVIRONMENT = {
 }
 """Libraries that would call home, fetch code or chat on the console are told not to, unless the user says otherwise."""
 
-PATIENT_ENVIRONMENT = {"GOMP_SPINCOUNT": "3000"}
-"""Threads of a product that wait for each other sleep soon. By default they spin for milliseconds, and on a machine
-with anything else to do, be it the page or a second model, each product then waits for a core that only spins."""
+PATIENT_ENVIRONMENT = {"GOMP_SPINCOUNT": "20000"}
+"""How often a thread of a product looks for the next one before it sleeps: for a quarter of a millisecond, longer than
+what comes between two products. By default it is for milliseconds, taken from whatever else there is to do."""
 
 Origin = Annotated[str, Field(pattern=r"^(\*|https?://[^/,\s]+)$")]
 """What a browser sends as Origin: no path, no slash at the end."""
@@ -140,7 +140,10 @@ class Settings(BaseModel):
         description="layers that compute on a CPU: auto: the quickest that agree with the model's own; plain: its own",
     )
     threads: int | None = Field(
-        None, ge=1, le=1024, description="CPU threads of the matrix products; default: torch's choice"
+        None,
+        ge=1,
+        le=1024,
+        description="CPU threads of the matrix products; default: a core each, less what others use",
     )
     request_timeout: float = Field(600.0, gt=0, description="seconds after which a request is ended")
     stall_seconds: float = Field(

@@ -70,12 +70,11 @@ async def make_service() -> AsyncIterator[MakeService]:
         *names: str,
         limits: EngineLimits | None = None,
         stream_limits: StreamLimits | None = None,
-        max_waiting: int = 128,
         load: Callable[..., LoadedModel] = load_tiny,
         cache: ResponseCache | None = None,
     ) -> ChatService:
         catalog = catalog_of(*(names or ("llama",)))
-        pool = EnginePool(catalog, load, limits or EngineLimits(debug=True), max_waiting=max_waiting)
+        pool = EnginePool(catalog, load, limits or EngineLimits(debug=True))
         service = ChatService(pool, limits=stream_limits, cache=cache, grace=0.0)
         services.append(service)
         async for _progress in service.load(""):

@@ -24,9 +24,14 @@ def find_device_problem(device: str) -> str | None:
 
 
 def bound_threads(threads: int | None) -> None:
-    """Let CPU products use at most `threads` threads, in the whole process; None leaves torch's choice."""
+    """Let CPU products of this thread, and of those not begun, use `threads` threads; None leaves torch's choice."""
     if threads is not None:
         torch.set_num_threads(threads)
+
+
+def product_threads() -> int:
+    """How many threads a CPU product of the calling thread uses."""
+    return torch.get_num_threads()
 
 
 def resolve_device(device: str) -> torch.device:

@@ -11,6 +11,7 @@ from myserve_ui.bench.client import NO_KEY
 from myserve_ui.bench.run_store import RUNS_FOLDER, RunStore
 from myserve_ui.evaluation.comparisons import Comparisons
 from myserve_ui.models.catalog import Catalog, CatalogEntry, ModelSource, SourceKind, build_catalog
+from myserve_ui.models.core_share import follow_core_share
 from myserve_ui.models.devices import bound_threads
 from myserve_ui.models.echo import ECHO_NAME, echo_model
 from myserve_ui.models.hub import Hub
@@ -46,13 +47,18 @@ def build_services(settings: Settings) -> Services:
     load = EarlyLoad(own_load)
     limits = EngineLimits(
         max_num_seqs=settings.max_num_seqs,
+        max_waiting=settings.max_waiting,
         max_num_batched_tokens=settings.max_num_batched_tokens,
         max_model_len=settings.max_model_len,
         kv_cache_gib=settings.kv_cache_gib,
         debug=settings.debug,
     )
     pool = EnginePool(
-        catalog, load, limits, max_waiting=settings.max_waiting, weight_budget=_bytes(settings.weights_gib)
+        catalog,
+        load,
+        limits,
+        weight_budget=_bytes(settings.weights_gib),
+        before_round=follow_core_share(settings.threads).apply,
     )
     chat = ChatService(
         pool,

@@ -33,6 +33,8 @@ class EngineLimits:
     """What the operator allows an engine; None leaves the choice to the machine."""
 
     max_num_seqs: int = 16
+    max_waiting: int = 128
+    """Requests beside those; more are refused."""
     max_num_batched_tokens: int | None = None
     max_model_len: int | None = None
     kv_cache_gib: float | None = None

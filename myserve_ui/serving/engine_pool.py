@@ -82,18 +82,18 @@ class EnginePool:
         load: Load,
         limits: EngineLimits,
         *,
-        max_waiting: int = 128,
         weight_budget: int | None = None,
+        before_round: Callable[[], None] = lambda: None,
     ) -> None:
+        """`before_round`: called on the thread that steps all engines of the CPU, before each round of steps."""
         self._load = load
         self._limits = limits
-        self._max_waiting = max_waiting
         self._catalog = catalog
         self._slots = {entry.key: _Slot(entry) for entry in catalog}
         self._weight_budget = weight_budget
         self._uses = itertools.count(1)
         self._one_load = asyncio.Lock()
-        self._cpu_thread = StepThread("cpu")
+        self._cpu_thread = StepThread("cpu", before_round=before_round)
 
     def models(self) -> tuple[ModelInfo, ...]:
         """Every (model, precision), the default first."""
@@ -182,7 +182,7 @@ class EnginePool:
                 slot.error = ModelLoadError(f"{slot.entry.key} could not be loaded: {type(error).__name__}.")
                 raise slot.error from error
         step_thread = self._cpu_thread if loaded.device.type == "cpu" else StepThread(slot.entry.key)
-        thread = EngineThread(slot.entry.key, engine, max_waiting=self._max_waiting, step_thread=step_thread)
+        thread = EngineThread(slot.entry.key, engine, max_waiting=self._limits.max_waiting, step_thread=step_thread)
         thread.start()
         slot.engine = RunningEngine(
             loaded,

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
+from myserve_ui.models.devices import bound_threads, product_threads
+
 logger = logging.getLogger(__name__)
 
 _Result = TypeVar("_Result")
@@ -34,8 +36,10 @@ class Stepped(Protocol):
 class StepThread:
     """Gives a turn each to all who want one, round after round; sleeps while nobody does, ends when all have left."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, before_round: Callable[[], None] = lambda: None) -> None:
+        """`before_round`: called on the thread before each round of turns."""
         self._name = name
+        self._before_round = before_round
         self._changed = threading.Condition()
         self._members: dict[Stepped, threading.Event] = {}
         self._is_running = False
@@ -68,6 +72,7 @@ class StepThread:
     def _run(self) -> None:
         # No name here may hold a member while the thread sleeps: one that has left would keep its weights.
         while round_of_turns := self._wait_for_work():
+            self._before_round()
             while round_of_turns:
                 self._give_turn(round_of_turns.pop(0))
 
@@ -103,7 +108,9 @@ class StepThread:
 
 async def on_own_thread(work: Callable[..., _Result], *arguments: object) -> _Result:
     """What `work` returns, which blocks and multiplies: computed on a thread that is gone afterwards."""
-    executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="own")
+    # A new thread has the number that the thread that steps was given last, which others may have narrowed.
+    threads = product_threads()
+    executor = ThreadPoolExecutor(1, "own", initializer=bound_threads, initargs=(threads,))
     try:
         return await asyncio.get_running_loop().run_in_executor(executor, work, *arguments)
     finally:

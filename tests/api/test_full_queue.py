@@ -26,7 +26,7 @@ async def ask(client: openai.AsyncOpenAI) -> int:
 
 
 async def test_exactly_as_many_as_fit_are_accepted_and_clients_that_retry_all_finish(make_service: MakeService) -> None:
-    service = await make_service("echo", limits=EngineLimits(max_num_seqs=SEATS), max_waiting=WAITING)
+    service = await make_service("echo", limits=EngineLimits(max_num_seqs=SEATS, max_waiting=WAITING))
     async with serve_door(service) as url:
         connection = {"base_url": f"{url}/v1", "api_key": "none", "timeout": PATIENCE}
         async with openai.AsyncOpenAI(**connection, max_retries=0) as hasty:
@@ -38,7 +38,7 @@ async def test_exactly_as_many_as_fit_are_accepted_and_clients_that_retry_all_fi
 
 
 async def test_choices_are_taken_together_or_not_at_all(make_service: MakeService) -> None:
-    service = await make_service("echo", limits=EngineLimits(max_num_seqs=SEATS), max_waiting=WAITING)
+    service = await make_service("echo", limits=EngineLimits(max_num_seqs=SEATS, max_waiting=WAITING))
     async with serve_door(service) as url, openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none") as sdk:
         answer = await sdk.chat.completions.create(model="echo", messages=user("Hi"), n=3, max_tokens=2)
         assert len(answer.choices) == 3

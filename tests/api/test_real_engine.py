@@ -139,7 +139,7 @@ async def test_draining_refuses_new_requests_and_finishes_running_ones(make_serv
 
 
 async def test_a_full_queue_is_429(make_service: MakeService) -> None:
-    service = await make_service("echo", limits=EngineLimits(max_num_seqs=1), max_waiting=1)
+    service = await make_service("echo", limits=EngineLimits(max_num_seqs=1, max_waiting=1))
     async with serve_door(service) as url, httpx2.AsyncClient(base_url=url) as client:
         asking = [asyncio.create_task(client.post(CHAT, json=endless(stream=True))) for _ in range(2)]
         await until(lambda: engine(service).num_running == 1 and engine(service).num_waiting == 1)

@@ -79,7 +79,7 @@ async def test_leaving_the_queue_changes_nothing_for_those_who_run(service: Chat
 
 
 async def test_a_storm_of_200_who_leave_leaves_nothing_behind(make_service: MakeService) -> None:
-    service = await make_service("llama", limits=EngineLimits(max_num_seqs=8, debug=True), max_waiting=300)
+    service = await make_service("llama", limits=EngineLimits(max_num_seqs=8, debug=True, max_waiting=300))
     expected = await answer(service, "after", max_tokens=20)
     moods = random.Random(7)
 

@@ -167,7 +167,7 @@ async def test_leaving_early_frees_the_row(make_service):
 
 
 async def test_a_full_queue_is_refused_and_empties_again(make_service):
-    service = await make_service("llama", limits=EngineLimits(max_num_seqs=1), max_waiting=2)
+    service = await make_service("llama", limits=EngineLimits(max_num_seqs=1, max_waiting=2))
     streams = [await service.start_chat(chat_request(max_tokens=300, ignore_eos=True)) for _ in range(3)]
     with pytest.raises(OverloadedError, match="2 requests are waiting"):
         await service.start_chat(chat_request())
@@ -314,7 +314,7 @@ async def test_choices_of_one_seed_differ_and_repeat_and_the_first_is_the_single
 
 
 async def test_choices_that_do_not_all_fit_the_queue_are_refused_whole(make_service):
-    service = await make_service("llama", limits=EngineLimits(max_num_seqs=2), max_waiting=2)
+    service = await make_service("llama", limits=EngineLimits(max_num_seqs=2, max_waiting=2))
     with pytest.raises(InvalidRequestError, match="more than the 4"):
         await service.start_chat_choices(chat_request(max_tokens=300), 5)
     assert running(service) == [(0, 0)]

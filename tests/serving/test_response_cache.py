@@ -284,7 +284,7 @@ async def test_an_answer_that_ran_out_of_time_or_was_cut_by_the_end_is_not_kept(
 
 
 async def test_a_hit_needs_no_place_in_a_full_queue(make_service: MakeService, cache: ResponseCache) -> None:
-    service = await make_service("llama", cache=cache, limits=EngineLimits(max_num_seqs=1), max_waiting=1)
+    service = await make_service("llama", cache=cache, limits=EngineLimits(max_num_seqs=1, max_waiting=1))
     await ask(service, kept())
     streams = [await service.start_chat(chat_request(max_tokens=450, ignore_eos=True)) for _ in range(2)]
     assert (await ask(service, kept()))[0]

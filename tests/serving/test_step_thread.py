@@ -7,6 +7,7 @@ import weakref
 
 import pytest
 
+from myserve_ui.models.devices import bound_threads, product_threads
 from myserve_ui.serving.step_thread import StepThread, on_own_thread
 
 PATIENCE = 10.0
@@ -130,3 +131,19 @@ async def test_work_of_its_own_returns_or_raises_and_leaves_no_thread():
             return
         await asyncio.sleep(0.01)
     pytest.fail("a thread is left")
+
+
+def test_before_each_round_it_is_told_on_the_thread_that_steps():
+    log = []
+    worker = Worker("a", 3, log)
+    thread = StepThread("test", before_round=lambda: log.append(("round", threading.get_ident())))
+    thread.join(worker)
+    assert worker.left.wait(PATIENCE)
+    assert [name for name, _ in log] == ["round", "a"] * 3
+    assert len({ident for _, ident in log}) == 1
+
+
+async def test_work_of_its_own_has_the_threads_of_who_asks_whatever_others_were_left():
+    threads = product_threads()
+    await asyncio.to_thread(bound_threads, threads + 1)  # what the thread that steps does, with one less
+    assert await on_own_thread(product_threads) == threads

@@ -18,7 +18,7 @@ def echo_url() -> Iterator[str]:
     """The page over the real engine with echo weights, and a tiny llama as a second model."""
 
     def make_app() -> object:
-        pool = EnginePool(catalog_of("echo", "llama"), load_tiny, EngineLimits(debug=True), max_waiting=128)
+        pool = EnginePool(catalog_of("echo", "llama"), load_tiny, EngineLimits(debug=True))
         return page_app(ChatService(pool, grace=0.0))
 
     with serving(make_app) as url:  # type: ignore[arg-type]
