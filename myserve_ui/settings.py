@@ -44,8 +44,8 @@ QUIET_ENVIRONMENT = {
 """Libraries that would call home, fetch code or chat on the console are told not to, unless the user says otherwise."""
 
 PATIENT_ENVIRONMENT = {"GOMP_SPINCOUNT": "20000"}
-"""How often a thread of a product looks for the next one before it sleeps: for a quarter of a millisecond, longer than
-what comes between two products. By default it is for milliseconds, taken from whatever else there is to do."""
+"""How often a thread of a product looks for the next one before it sleeps: for a fraction of a millisecond, longer
+than what comes between two products. By default it is for milliseconds, taken from whatever else there is to do."""
 
 Origin = Annotated[str, Field(pattern=r"^(\*|https?://[^/,\s]+)$")]
 """What a browser sends as Origin: no path, no slash at the end."""
@@ -143,7 +143,7 @@ class Settings(BaseModel):
         None,
         ge=1,
         le=1024,
-        description="CPU threads of the matrix products; default: a core each, less what others use",
+        description="CPU threads of the matrix products; default: torch's choice, fewer while other programs compute",
     )
     request_timeout: float = Field(600.0, gt=0, description="seconds after which a request is ended")
     stall_seconds: float = Field(

@@ -1,15 +1,17 @@
 """How many threads a product gets while other programs compute too: as many as cores are left over.
 
 The threads of a product wait for the slowest of them. One whose core is taken keeps all waiting, in every product of a
-step, so that a program on a quarter of one core makes two threads slower than one alone.
+step, so that another program on a quarter of one core makes two threads slower than one alone (docs/log.md has the
+figures). What the host takes from a virtual machine ("steal") is nothing that a thread less could help.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import psutil
@@ -19,26 +21,32 @@ logger = logging.getLogger(__name__)
 
 PERIOD = 0.5
 """Seconds between two looks; what the system counts comes in hundredths."""
-STALE = 5.0
-"""Seconds after which a look says too little about now."""
 SPARE = 0.2
 """Cores that others may use before one is left to them: a browser that shows an answer, a client that reads it."""
 BUSY = ("user", "system", "irq", "softirq")
-"""Kinds of processor time in which somebody computes, where the system tells them. `nice` gives way to us."""
+"""Kinds of processor time in which somebody computes, where the system tells them."""
+NICE = "nice"
+"""Time of programs that give way to others: to us too, unless we are one of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class CoreSeconds:
-    """Seconds of processor time since some beginning."""
+    """Seconds of processor time since some beginning, on the cores that this process may use."""
 
     everybody: float
     own: float
 
 
-def read_core_seconds() -> CoreSeconds:
-    """Of the whole machine and of this process, as the system counts."""
-    whole, own = psutil.cpu_times(), os.times()
-    return CoreSeconds(sum(getattr(whole, kind, 0.0) for kind in BUSY), own.user + own.system)
+def read_core_seconds(cores: Collection[int]) -> CoreSeconds:
+    """As the system counts, everybody's on `cores` only."""
+    kinds = (*BUSY, NICE) if _gives_way() else BUSY
+    times, own = psutil.cpu_times(percpu=True), os.times()
+    everybody = sum(getattr(times[core], kind, 0.0) for core in cores if core < len(times) for kind in kinds)
+    return CoreSeconds(everybody, own.user + own.system)
+
+
+def _gives_way() -> bool:
+    return hasattr(os, "nice") and os.nice(0) > 0
 
 
 class CoreShare:
@@ -49,13 +57,13 @@ class CoreShare:
         *,
         most: int,
         cores: int,
+        read: Callable[[], CoreSeconds],
         is_fixed: bool = False,
-        read: Callable[[], CoreSeconds] = read_core_seconds,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`most`: threads when nobody else computes, or whatever others do if it `is_fixed`.
 
-        `cores`: of the machine, of which we may be kept from some.
+        `cores`: that `read` counts, of which we may have fewer threads on purpose.
         """
         self._most = most
         self._cores = cores
@@ -86,14 +94,31 @@ class CoreShare:
             self._can_read, self._threads = False, self._most
             return
         last, self._last = self._last, (now, seconds)
-        if last is None or now - last[0] > STALE:
+        if last is None:
             return
+        # Long ago is looked at like a moment ago: after a long step it is what happened meanwhile, after a long
+        # rest the best guess, and the next look is near.
         everybody, own = seconds.everybody - last[1].everybody, seconds.own - last[1].own
         others = max(everybody - own, 0.0) / (now - last[0])
-        self._threads = min(self._most, max(int(self._cores - others + SPARE), 1))
+        threads = min(self._most, max(int(self._cores - others + SPARE), 1))
+        if threads != self._threads:
+            logger.debug("products get %d threads: others use %.1f of %d cores", threads, others, self._cores)
+        self._threads = threads
 
 
 def follow_core_share(threads: int | None = None) -> CoreShare:
     """For this machine: `threads` whatever others do, or at most as many as torch has on the calling thread."""
     most = threads or torch.get_num_threads()
-    return CoreShare(most=most, cores=psutil.cpu_count() or most, is_fixed=threads is not None)
+    cores = _own_cores(at_least=most)
+    return CoreShare(
+        most=most, cores=len(cores), is_fixed=threads is not None, read=functools.partial(read_core_seconds, cores)
+    )
+
+
+def _own_cores(*, at_least: int) -> Collection[int]:
+    """Numbers of the cores that this process may use; of all, where the system keeps nobody to some.
+
+    Of all, too, if those of this thread are fewer than `at_least`: then OpenMP was told to bind each thread to a core.
+    """
+    own = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
+    return own if len(own) >= at_least else range(psutil.cpu_count() or at_least)

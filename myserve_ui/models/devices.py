@@ -26,6 +26,7 @@ def find_device_problem(device: str) -> str | None:
 def bound_threads(threads: int | None) -> None:
     """Let CPU products of this thread, and of those not begun, use `threads` threads; None leaves torch's choice."""
     if threads is not None:
+        torch.get_num_threads()  # a thread that asks for the first time would take the number of the process instead
         torch.set_num_threads(threads)
 
 

@@ -72,9 +72,15 @@ class StepThread:
     def _run(self) -> None:
         # No name here may hold a member while the thread sleeps: one that has left would keep its weights.
         while round_of_turns := self._wait_for_work():
-            self._before_round()
+            self._begin_round()
             while round_of_turns:
                 self._give_turn(round_of_turns.pop(0))
+
+    def _begin_round(self) -> None:
+        try:
+            self._before_round()
+        except Exception:  # the border: whoever waits for a turn gets it
+            logger.exception("what comes before a round on the thread %s failed", self._name)
 
     def _give_turn(self, member: Stepped) -> None:
         with self._changed:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
+import torch
 
 from myserve_ui.core.requests import Message
 from myserve_ui.core.sampling_params import SamplingParams
@@ -63,12 +66,13 @@ def engine(loaded):
     return build_engine(loaded, EngineLimits(max_num_seqs=8, debug=True))
 
 
-def answers(engine, prompts):
+def answers(engine, prompts, *, before_step=lambda: None):
     params = SamplingParams(temperature=0.0, top_p=1.0, top_k=0, min_p=0.0, max_tokens=MAX_TOKENS)
     ids = {str(index): [] for index in range(len(prompts))}
     for index, prompt in enumerate(prompts):
         engine.add(EngineRequest(str(index), tuple(prompt), params, arrival=0.0))
     while engine.has_work:
+        before_step()
         for output in engine.step():
             ids[output.request_id] += output.token_ids
     return list(ids.values())
@@ -81,3 +85,11 @@ def test_eight_questions_at_once_equal_generate(engine, prompts, expected):
 def test_each_question_alone_with_its_prefix_cached_equals_generate(engine, prompts, expected):
     assert [answers(engine, [prompt])[0] for prompt in prompts[:4]] == expected[:4]
     assert engine.snapshot().prefix_hit_tokens > 0
+
+
+def test_threads_that_come_and_go_change_no_answer(engine, prompts, expected):
+    at_first, turns = torch.get_num_threads(), itertools.cycle([2, 1])
+    try:
+        assert answers(engine, prompts[:4], before_step=lambda: torch.set_num_threads(next(turns))) == expected[:4]
+    finally:
+        torch.set_num_threads(at_first)

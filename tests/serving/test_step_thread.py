@@ -143,6 +143,15 @@ def test_before_each_round_it_is_told_on_the_thread_that_steps():
     assert len({ident for _, ident in log}) == 1
 
 
+def test_what_fails_before_a_round_keeps_nobody_from_it():
+    def fail():
+        raise ValueError("no")
+
+    worker = Worker("a", 3, [])
+    StepThread("test", before_round=fail).join(worker)
+    assert worker.left.wait(PATIENCE)
+
+
 async def test_work_of_its_own_has_the_threads_of_who_asks_whatever_others_were_left():
     threads = product_threads()
     await asyncio.to_thread(bound_threads, threads + 1)  # what the thread that steps does, with one less

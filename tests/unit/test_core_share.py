@@ -5,12 +5,20 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
 import torch
 
-from myserve_ui.models.core_share import PERIOD, STALE, CoreSeconds, CoreShare, follow_core_share, read_core_seconds
+from myserve_ui.models.core_share import (
+    PERIOD,
+    CoreSeconds,
+    CoreShare,
+    _own_cores,
+    follow_core_share,
+    read_core_seconds,
+)
 
 
 class Machine:
@@ -83,10 +91,12 @@ def test_between_two_looks_the_machine_is_not_asked():
     assert machine.looks == 1
 
 
-def test_what_was_long_ago_says_nothing_about_now():
+def test_after_a_long_step_or_a_long_rest_the_average_counts_until_the_next_look():
     machine = Machine()
     share = machine.share()
-    machine.go_on(others=2.0, seconds=STALE + 1)
+    machine.go_on(others=1.0, own=1.0, seconds=8.0)
+    assert share.threads == 1
+    machine.go_on(seconds=3600.0)
     assert share.threads == 2
     machine.go_on(others=2.0)
     assert share.threads == 1
@@ -125,7 +135,7 @@ def test_products_of_the_thread_that_applies_it_get_them_and_no_others():
 
     def step():
         share = machine.share()
-        for others in (0.0, 2.0):
+        for others in (2.0, 0.0):
             machine.go_on(others=others)
             share.apply()
             seen.append(torch.get_num_threads())
@@ -135,24 +145,44 @@ def test_products_of_the_thread_that_applies_it_get_them_and_no_others():
     thread.join()
     here = torch.get_num_threads()
     torch.set_num_threads(at_first)
-    assert seen == [2, 1]
+    assert seen == [1, 2]
     assert here == at_first
 
 
 def test_another_process_is_counted_and_our_own_work_apart():
-    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
-        first, own, others = read_core_seconds(), os.times(), psutil.Process(busy.pid).cpu_times().user
+    cores = range(psutil.cpu_count())
+    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        process = psutil.Process(busy.pid)
+        first, own, others = read_core_seconds(cores), time.process_time(), process.cpu_times().user
         end = time.monotonic() + 1.0
         while time.monotonic() < end:
             pass
-        others = psutil.Process(busy.pid).cpu_times().user - others
-        last, later = read_core_seconds(), os.times()
+        others = process.cpu_times().user - others
+        last, own = read_core_seconds(cores), time.process_time() - own
+    finally:
         busy.kill()
-    worked = last.own - first.own
-    assert worked == pytest.approx(later.user + later.system - own.user - own.system, abs=0.1)
-    assert last.everybody - first.everybody >= worked + others / 2
+        busy.wait()
+    assert last.own - first.own == pytest.approx(own, abs=0.1)
+    assert last.everybody - first.everybody >= own + others - 0.2
 
 
 def test_on_this_machine_it_begins_with_what_torch_has_or_what_is_asked_for():
     assert follow_core_share().threads == torch.get_num_threads()
     assert follow_core_share(3).threads == 3
+
+
+def test_only_cores_that_we_may_use_are_counted():
+    first, counted = read_core_seconds({0}), psutil.cpu_times(percpu=True)[0]
+    assert first.everybody == pytest.approx(counted.user + counted.system + counted.irq + counted.softirq, abs=0.5)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system keeps nobody to a core")
+@pytest.mark.parametrize(("at_least", "counted"), [(1, 1), (2, psutil.cpu_count())])
+def test_a_thread_bound_to_a_core_by_openmp_is_not_a_process_kept_to_it(at_least, counted):
+    def bound():
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # of this thread
+        return len(_own_cores(at_least=at_least))
+
+    with ThreadPoolExecutor(1) as own_thread:
+        assert own_thread.submit(bound).result() == counted
