@@ -102,7 +102,7 @@ class CoreShare:
         others = max(everybody - own, 0.0) / (now - last[0])
         threads = min(self._most, max(int(self._cores - others + SPARE), 1))
         if threads != self._threads:
-            logger.debug("products get %d threads: others use %.1f of %d cores", threads, others, self._cores)
+            logger.debug("threads of a product: %d, as others use %.1f of %d cores", threads, others, self._cores)
         self._threads = threads
 
 

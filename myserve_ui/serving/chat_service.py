@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 import uuid
@@ -157,9 +156,12 @@ class ChatService:
     async def shut_down(self) -> None:
         """Take nothing new, let running requests finish within the grace time, then end the engines."""
         self.drain()
-        with contextlib.suppress(TimeoutError):
+        try:
             async with asyncio.timeout(self._grace):
                 await self._pool.wait_until_idle()
+        except TimeoutError:
+            if unfinished := sum(engine.num_running + engine.num_waiting for engine in self.status().engines):
+                logger.warning("unfinished answers that are cut off after %g s of grace: %d", self._grace, unfinished)
         await self._pool.shut_down()
 
     def _engine(self, model: str) -> RunningEngine:

@@ -283,11 +283,13 @@ async def test_running_requests_finish_within_the_grace_time(make_service):
     assert last.finish_reason is FinishReason.LENGTH
 
 
-async def test_after_the_grace_time_what_runs_is_ended(make_service):
+async def test_after_the_grace_time_what_runs_is_ended_and_the_log_says_how_many(make_service, caplog):
     service = await make_service("llama")
     stream = await service.start_chat(chat_request(max_tokens=450, ignore_eos=True))
+    await anext(stream)
     (_, last), _ = await asyncio.gather(read(stream), service.shut_down())
     assert (last.finish_reason, last.error_code) == (FinishReason.ERROR, "shutting_down")
+    assert "cut off after 0 s of grace: 1" in caplog.text
 
 
 async def test_a_second_turn_reports_cached_tokens(make_service):
