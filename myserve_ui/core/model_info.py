@@ -106,3 +106,8 @@ class ServiceStatus:
     models: tuple[ModelInfo, ...]
     engines: tuple[EngineStatus, ...]
     response_cache: ResponseCacheStatus = field(default_factory=ResponseCacheStatus)
+
+    @property
+    def num_unfinished(self) -> int:
+        """Requests that run or wait, of all engines together."""
+        return sum(engine.num_running + engine.num_waiting for engine in self.engines)

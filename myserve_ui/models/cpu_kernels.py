@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import torch
@@ -11,7 +10,7 @@ from torch import nn
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
-from myserve_ui.models.devices import bound_threads, product_threads
+from myserve_ui.models.devices import product_workers
 from myserve_ui.models.fp16_linear import pack_whole
 from myserve_ui.models.int4_linear import Int4Linear, fits_int4, round_to_groups
 from myserve_ui.models.int4_model import convert_the_rest, weight_of
@@ -81,8 +80,7 @@ def _fit_int4(layers: nn.ModuleList) -> bool:
 def _replace_layers(model: PreTrainedModel, layers: nn.ModuleList, form: _Form, on_progress: OnProgress) -> None:
     base = model.base_model
     rotary = ComplexRotary(base.rotary_emb)
-    threads = product_threads()
-    workers = ThreadPoolExecutor(min(AT_ONCE, threads), "packing", initializer=bound_threads, initargs=(threads,))
+    workers = product_workers(min(AT_ONCE, torch.get_num_threads()), "packing")
     try:
         packed = [workers.submit(_make_lean, form, rotary, layer) for layer in layers]
         for index in range(len(layers)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import torch
 
 from myserve_ui.errors import ModelLoadError
@@ -30,9 +32,12 @@ def bound_threads(threads: int | None) -> None:
         torch.set_num_threads(threads)
 
 
-def product_threads() -> int:
-    """How many threads a CPU product of the calling thread uses."""
-    return torch.get_num_threads()
+def product_workers(number: int, name: str) -> ThreadPoolExecutor:
+    """`number` workers whose CPU products use as many threads as those of the thread that calls.
+
+    Left alone, a new thread uses as many as any thread of the process was bound to last.
+    """
+    return ThreadPoolExecutor(number, name, initializer=bound_threads, initargs=(torch.get_num_threads(),))
 
 
 def resolve_device(device: str) -> torch.device:

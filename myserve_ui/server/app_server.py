@@ -59,7 +59,7 @@ class AppServer(uvicorn.Server):
         self._service.drain()
 
     async def _drain_and_exit(self) -> None:
-        unfinished = sum(engine.num_running + engine.num_waiting for engine in self._service.status().engines)
+        unfinished = self._service.status().num_unfinished
         answers = f"finishing {unfinished} answer{'' if unfinished == 1 else 's'}" if unfinished else "shutting down"
         logger.info("%s; a second signal ends at once", answers)
         self._on_drain()

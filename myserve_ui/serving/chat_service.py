@@ -160,7 +160,7 @@ class ChatService:
             async with asyncio.timeout(self._grace):
                 await self._pool.wait_until_idle()
         except TimeoutError:
-            if unfinished := sum(engine.num_running + engine.num_waiting for engine in self.status().engines):
+            if unfinished := self.status().num_unfinished:
                 logger.warning("unfinished answers that are cut off after %g s of grace: %d", self._grace, unfinished)
         await self._pool.shut_down()
 

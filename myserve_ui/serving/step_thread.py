@@ -12,10 +12,9 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
-from myserve_ui.models.devices import bound_threads, product_threads
+from myserve_ui.models.devices import product_workers
 
 logger = logging.getLogger(__name__)
 
@@ -114,9 +113,7 @@ class StepThread:
 
 async def on_own_thread(work: Callable[..., _Result], *arguments: object) -> _Result:
     """What `work` returns, which blocks and multiplies: computed on a thread that is gone afterwards."""
-    # A new thread has the number that the thread that steps was given last, which others may have narrowed.
-    threads = product_threads()
-    executor = ThreadPoolExecutor(1, "own", initializer=bound_threads, initargs=(threads,))
+    executor = product_workers(1, "own")  # what others left to the thread that steps is no bound for it
     try:
         return await asyncio.get_running_loop().run_in_executor(executor, work, *arguments)
     finally:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 import uvicorn
 
+from myserve_ui.core.model_info import ServiceStatus
 from myserve_ui.errors import SettingsError
 from myserve_ui.server.app_server import AppServer
 from myserve_ui.server.launch import listen
@@ -31,8 +32,8 @@ class BusyService:
     def drain(self) -> None:
         self.did.append("drain")
 
-    def status(self) -> BusyService:
-        return self
+    def status(self) -> ServiceStatus:
+        return ServiceStatus(True, None, None, "0", "m", 1.0, (), tuple(self.engines))  # type: ignore[arg-type]
 
     async def shut_down(self) -> None:
         self.did.append("shut down")

@@ -6,8 +6,8 @@ import threading
 import weakref
 
 import pytest
+import torch
 
-from myserve_ui.models.devices import bound_threads, product_threads
 from myserve_ui.serving.step_thread import StepThread, on_own_thread
 
 PATIENCE = 10.0
@@ -153,6 +153,6 @@ def test_what_fails_before_a_round_keeps_nobody_from_it():
 
 
 async def test_work_of_its_own_has_the_threads_of_who_asks_whatever_others_were_left():
-    threads = product_threads()
-    await asyncio.to_thread(bound_threads, threads + 1)  # what the thread that steps does, with one less
-    assert await on_own_thread(product_threads) == threads
+    threads = torch.get_num_threads()
+    await asyncio.to_thread(torch.set_num_threads, threads + 1)  # what the thread that steps does, with one less
+    assert await on_own_thread(torch.get_num_threads) == threads

@@ -73,13 +73,23 @@ def test_a_thread_for_each_core_that_is_left(most, cores, others, threads):
     assert share.threads == threads
 
 
-def test_they_come_back_when_the_others_are_done():
+@pytest.mark.parametrize(
+    "stretches",
+    [
+        pytest.param([(1.0, PERIOD, 1), (0.0, PERIOD, 2)], id="they come back when the others are done"),
+        pytest.param(
+            [(1.0, 8.0, 1), (0.0, 3600.0, 2), (2.0, PERIOD, 1)],
+            id="after a long step or a long rest the average counts until the next look",
+        ),
+    ],
+)
+def test_each_look_is_about_the_time_since_the_last(stretches):
+    """Stretches: cores that others use, for so many seconds, and the threads at the end."""
     machine = Machine()
     share = machine.share()
-    machine.go_on(others=1.0)
-    assert share.threads == 1
-    machine.go_on(own=1.0)
-    assert share.threads == 2
+    for others, seconds, threads in stretches:
+        machine.go_on(others=others, own=1.0, seconds=seconds)
+        assert share.threads == threads
 
 
 def test_between_two_looks_the_machine_is_not_asked():
@@ -89,17 +99,6 @@ def test_between_two_looks_the_machine_is_not_asked():
         machine.go_on(others=2.0, seconds=PERIOD / 20)
         assert share.threads == 2
     assert machine.looks == 1
-
-
-def test_after_a_long_step_or_a_long_rest_the_average_counts_until_the_next_look():
-    machine = Machine()
-    share = machine.share()
-    machine.go_on(others=1.0, own=1.0, seconds=8.0)
-    assert share.threads == 1
-    machine.go_on(seconds=3600.0)
-    assert share.threads == 2
-    machine.go_on(others=2.0)
-    assert share.threads == 1
 
 
 def test_processor_time_that_is_counted_late_is_no_less_than_none():
