@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
+import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -12,17 +14,24 @@ from urllib.parse import urlsplit
 
 import httpx2
 
+from myserve_ui.bench.bounded_answer import read_answer, status_words
+from myserve_ui.bench.chat_stream import BROKE_OFF, ChatStream, TokenCounts, bounds_for, why_no_stream
+from myserve_ui.bench.event_stream import DONE, EventReader, ServerEvent
+from myserve_ui.bench.foreign_words import NOT_JSON, ForeignAnswerError
 from myserve_ui.bench.records import Outcome, RequestRecord
 from myserve_ui.bench.workload import PlannedRequest
 from myserve_ui.errors import InvalidRequestError
+
+logger = logging.getLogger(__name__)
 
 REJECTIONS = (429, 503)
 NO_KEY = "none"
 FIXED_LENGTH: Mapping[str, Any] = MappingProxyType({"ignore_eos": True})
 """How our server, vLLM, SGLang and llama.cpp are asked to go on past the end token."""
-MALFORMED = (ValueError, TypeError, AttributeError, KeyError)
-"""What reading an event raises that is not built as OpenAI's are."""
-NO_USAGE = "the stream ended without usage, so its tokens cannot be counted"
+LONGEST_ANSWER = 3600.0
+"""Seconds, for a server that sends a byte now and then."""
+CLOSING_SECONDS = 2.0
+"""That a server may take to close a stream that it said is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,18 +72,6 @@ class Target:
         return {"Authorization": f"Bearer {self.api_key}", "Cache-Control": "no-store"}
 
 
-@dataclass(slots=True)
-class _Timing:
-    """What is noted while one stream is read."""
-
-    sent: float
-    chunk_times: list[float] = field(default_factory=list)
-    pieces: list[str] = field(default_factory=list)
-    usage: dict[str, int] | None = None
-    error: str | None = None
-    is_done: bool = False
-
-
 async def send(
     client: httpx2.AsyncClient,
     target: Target,
@@ -84,70 +81,96 @@ async def send(
     clock: Callable[[], float] = time.perf_counter,
 ) -> RequestRecord:
     """Send one request and read its stream. Whatever goes wrong is in the record; only cancellation is raised."""
-    timing = _Timing(clock())
-    outcome = Outcome.FAILED
+    exchange = _Exchange(target, planned, clock, ChatStream(bounds_for(planned.max_tokens)), sent=clock())
     try:
-        outcome = await _read_stream(client, target, planned, timing, clock)
-    except (httpx2.HTTPError, httpx2.InvalidURL, OSError, *MALFORMED) as error:
-        timing.error = _in_words(error)
-    return _record(planned, timing, outcome, arrival=arrival, end=clock())
+        async with asyncio.timeout(LONGEST_ANSWER):
+            await exchange.run(client)
+    except ForeignAnswerError as error:
+        exchange.error = exchange.error or str(error)
+    except Exception as error:  # the border: nothing that a foreign server does ends a run
+        logger.debug("a request of a benchmark failed", exc_info=True)
+        exchange.error = exchange.error or _in_words(error)
+    return exchange.record(arrival)
 
 
-async def _read_stream(
-    client: httpx2.AsyncClient, target: Target, planned: PlannedRequest, timing: _Timing, clock: Callable[[], float]
-) -> Outcome:
-    request = client.stream("POST", f"{target.url}/chat/completions", json=target.body(planned), headers=target.headers)
-    async with request as response:
-        if response.status_code != 200:
-            await response.aread()
-            timing.error = status_words(response)
-            return Outcome.REJECTED if response.status_code in REJECTIONS else Outcome.FAILED
-        async for line in response.aiter_lines():
-            if line.startswith("data:"):
-                _see(line.removeprefix("data:").strip(), timing, clock())
-    if timing.error is None and timing.usage is None:
-        timing.error = NO_USAGE if timing.is_done else "the stream broke off before its end"
-    return Outcome.FAILED if timing.error else Outcome.COMPLETED
+@dataclass(slots=True)
+class _Exchange:
+    """One request, and what became of it."""
 
+    target: Target
+    planned: PlannedRequest
+    clock: Callable[[], float]
+    stream: ChatStream
+    sent: float
+    outcome: Outcome = Outcome.FAILED
+    counts: TokenCounts | None = None
+    error: str | None = None
+    is_held_open: bool = False
+    """Whether the server said that this was all, but never closed the stream."""
 
-def _see(data: str, timing: _Timing, now: float) -> None:
-    """One event. Only a piece of text marks a token; a role or an empty delta is none."""
-    if data == "[DONE]":
-        timing.is_done = True
-        return
-    event = json.loads(data)
-    if "error" in event:
-        timing.error = f"error in the stream: {str(event['error'].get('message'))[:120]}"
-    if any(_piece_of(choice, timing) for choice in event.get("choices") or ()):
-        timing.chunk_times.append(now)
-    if usage := event.get("usage"):
-        timing.usage = {name: int(usage.get(name) or 0) for name in ("prompt_tokens", "completion_tokens")}
+    async def run(self, client: httpx2.AsyncClient) -> None:
+        """Raises ForeignAnswerError for an answer that is none, and whatever the connection raises."""
+        body, place = self.target.body(self.planned), f"{self.target.url}/chat/completions"
+        async with client.stream("POST", place, json=body, headers=self.target.headers) as response:
+            if response.status_code != 200:
+                self.outcome = Outcome.REJECTED if response.status_code in REJECTIONS else Outcome.FAILED
+                self.error = f"HTTP {response.status_code}"
+                self.error = status_words(await read_answer(response))
+                return
+            await self._read(response)
+            self.counts = self.stream.counts(len(response.request.content))
+            self.outcome = Outcome.COMPLETED
 
+    async def _read(self, response: httpx2.Response) -> None:
+        """All events. What goes wrong once the server said that this was all, or that it failed, changes nothing."""
+        reader = EventReader(self.stream.bounds.event_bytes)
+        try:
+            async with asyncio.timeout(None) as patience, aclosing(response.aiter_bytes()) as parts:
+                async for part in parts:
+                    self._see(reader.feed(part), len(part))
+                    if self.stream.is_over and patience.when() is None:
+                        patience.reschedule(asyncio.get_running_loop().time() + CLOSING_SECONDS)
+            self._see_last(reader)
+        except (httpx2.HTTPError, OSError, ForeignAnswerError):
+            if not self.stream.is_over:
+                raise
+            self.is_held_open = True
+        if not self.stream.has_events and reader.strays:
+            raise ForeignAnswerError(why_no_stream(bytes(reader.strays), response.headers.get("content-type", "")))
+        if self.stream.error is not None:
+            raise ForeignAnswerError(self.stream.error)
 
-def _piece_of(choice: dict[str, Any], timing: _Timing) -> bool:
-    """Whether a token came. Reasoning is generated too, though no next turn repeats it."""
-    delta = choice.get("delta") or {}
-    if content := delta.get("content"):
-        timing.pieces.append(content)
-    return bool(content or delta.get("reasoning_content") or delta.get("reasoning"))
+    def _see(self, events: Iterator[ServerEvent], received: int) -> None:
+        self.stream.count_bytes(received)
+        for event in events:
+            self.stream.see(event, self.clock())
 
+    def _see_last(self, reader: EventReader) -> None:
+        """What stands after the last end of a line is an event too, if it is whole."""
+        is_cut = reader.is_cut
+        for event in reader.close():
+            if is_cut and event.value is NOT_JSON and event.text != DONE and self.stream.error is None:
+                raise ForeignAnswerError(BROKE_OFF)
+            self.stream.see(event, self.clock())
 
-def _record(planned: PlannedRequest, timing: _Timing, outcome: Outcome, *, arrival: float, end: float) -> RequestRecord:
-    usage = timing.usage or {}
-    return RequestRecord(
-        index=planned.index,
-        arrival=arrival,
-        sent=timing.sent,
-        outcome=outcome,
-        end=end,
-        first_token=timing.chunk_times[0] if timing.chunk_times else None,
-        last_token=timing.chunk_times[-1] if timing.chunk_times else None,
-        prompt_tokens=usage.get("prompt_tokens", 0),
-        output_tokens=usage.get("completion_tokens", 0),
-        chunk_times=tuple(timing.chunk_times),
-        error=timing.error,
-        text="".join(timing.pieces),
-    )
+    def record(self, arrival: float) -> RequestRecord:
+        """What happened, as it is kept."""
+        times, counts = self.stream.piece_times, self.counts or TokenCounts(0, 0, None)
+        return RequestRecord(
+            index=self.planned.index,
+            arrival=arrival,
+            sent=self.sent,
+            outcome=self.outcome,
+            end=self.stream.done_at if self.is_held_open and self.stream.done_at is not None else self.clock(),
+            first_token=times[0] if times else None,
+            last_token=times[-1] if times else None,
+            prompt_tokens=counts.prompt,
+            cached_tokens=counts.cached,
+            output_tokens=counts.output,
+            chunk_times=tuple(times),
+            error=self.stream.error or self.error,
+            text=self.stream.text,
+        )
 
 
 def _is_url(url: str) -> bool:
@@ -158,28 +181,15 @@ def _is_url(url: str) -> bool:
         return False
 
 
-def status_words(response: httpx2.Response) -> str:
-    """HTTP 401: and the server's own words, if it has any; no full stop at the end. `response` has been read."""
-    words = _message_of(response).strip().rstrip(".")
-    return f"HTTP {response.status_code}: {words}" if words else f"HTTP {response.status_code}"
-
-
-def _message_of(response: httpx2.Response) -> str:
-    try:
-        return str(response.json()["error"]["message"])[:120]
-    except (ValueError, KeyError, TypeError):
-        return response.text[:120]
-
-
 def _in_words(error: Exception) -> str:
     if isinstance(error, httpx2.ConnectError):
         return "the server cannot be reached"
-    if isinstance(error, httpx2.TimeoutException):
+    if isinstance(error, httpx2.TimeoutException | TimeoutError):
         return "the server did not answer in time"
-    if isinstance(error, json.JSONDecodeError):
-        return "the stream holds an event that is no JSON"
     if isinstance(error, httpx2.InvalidURL):
         return "the URL is none that can be asked"
-    if isinstance(error, MALFORMED):
-        return "the stream holds an event that is not of OpenAI's shape"
+    if isinstance(error, httpx2.DecodingError):
+        return "the answer is compressed in a way that cannot be read"
+    if isinstance(error, UnicodeEncodeError):
+        return "the prompt holds half a character, which cannot be sent"
     return f"the connection broke off ({type(error).__name__})"

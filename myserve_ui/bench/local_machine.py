@@ -40,12 +40,12 @@ async def measure_for(targets: Sequence[NamedTarget]) -> Measured:
     speeds: dict[tuple[str, str], MachineSpeed] = {}
     for named in targets:
         info = await find_model(named.target) if _is_here(named.target) else None
-        if info is None or info.device is None or info.dtype is None or (cost := find_cost(info)) is None:
+        place = _place_of(info) if info is not None else None
+        if info is None or place is None or (cost := find_cost(info)) is None:
             continue
-        key = info.device, info.dtype
+        key = str(place[0]), str(place[1])
         if key not in speeds:
-            dtype = getattr(torch, info.dtype)
-            speeds[key] = await on_own_thread(measure_machine, torch.device(info.device), dtype)
+            speeds[key] = await on_own_thread(measure_machine, *place)
         rooflines[_name(named.target)] = ModelRoofline(speeds[key], cost, info.weight_bytes or 0)
     return Measured(next(iter(speeds.values()), None), rooflines)
 
@@ -63,6 +63,17 @@ async def surroundings_of(measured: Measured) -> Surroundings:
 async def find_model(target: Target) -> ModelInfo | None:
     """What the server of `target` tells of its model; None if it does not list it."""
     return next((info for info in await list_models(target) if info.id == target.model), None)
+
+
+def _place_of(info: ModelInfo) -> tuple[torch.device, torch.dtype] | None:
+    """Where a server says that it computes, if this machine has that; its words may be any."""
+    dtype = getattr(torch, info.dtype or "", None)
+    try:
+        device = torch.device(info.device or "")
+    except RuntimeError:
+        return None
+    is_here = device.type == "cpu" or (device.type == "cuda" and (device.index or 0) < torch.cuda.device_count())
+    return (device, dtype) if is_here and dtype in (torch.float32, torch.float16, torch.bfloat16) else None
 
 
 def _is_here(target: Target) -> bool:

@@ -39,6 +39,8 @@ class RequestRecord:
     last_token: float | None = None
     prompt_tokens: int = 0
     """From the server's usage, never counted here."""
+    cached_tokens: int | None = None
+    """Of the prompt's, those that were in the server's cache; None where it does not say."""
     output_tokens: int = 0
     chunk_times: tuple[float, ...] = ()
     """When each chunk with text came."""
@@ -72,25 +74,29 @@ class RequestRecord:
         return (self.e2e - self.ttft) / (self.output_tokens - 1)
 
     @property
-    def inter_token_latencies(self) -> list[float]:
-        """Gaps between successive tokens. Tokens beyond one a chunk are spread evenly: a gap of k tokens is k gaps.
+    def token_gaps(self) -> list[tuple[float, int]]:
+        """Gaps between successive tokens, each with how many there are of it.
 
-        Usage says how many tokens came in all; the first chunk begins the clock and gives no gap.
+        Tokens beyond one a chunk are spread evenly: the gap of a chunk of k tokens is k gaps of a k-th. Usage says how
+        many tokens came in all; the first chunk begins the clock and gives no gap.
         """
         gaps = [later - earlier for earlier, later in zip(self.chunk_times, self.chunk_times[1:], strict=False)]
         if not gaps or self.output_tokens < 2:
             return []
-        return spread_tokens(gaps, self.output_tokens - 1)
+        return share_out(gaps, self.output_tokens - 1)
+
+    @property
+    def inter_token_latencies(self) -> list[float]:
+        """The same as one number for each token."""
+        return [gap for gap, number in self.token_gaps for _ in range(number)]
 
 
-def spread_tokens(gaps: list[float], num_tokens: int) -> list[float]:
-    """`num_tokens` gaps of the same total as `gaps`: each chunk's gap is shared by the tokens that it brought.
+def share_out(gaps: list[float], num_tokens: int) -> list[tuple[float, int]]:
+    """(gap, how often): `num_tokens` of the same total as `gaps`, each shared by the tokens that its chunk brought.
 
     How many a chunk brought is not on the wire, so they are dealt out evenly, the remainder to the first chunks. Fewer
     tokens than chunks (an end token without text is none) leave the gaps as they are.
     """
-    if num_tokens <= len(gaps):
-        return gaps
-    share, extra = divmod(num_tokens, len(gaps))
+    share, extra = divmod(max(num_tokens, len(gaps)), len(gaps))
     counts = [share + (index < extra) for index in range(len(gaps))]
-    return [gap / count for gap, count in zip(gaps, counts, strict=True) for _ in range(count)]
+    return [(gap / count, count) for gap, count in zip(gaps, counts, strict=True)]

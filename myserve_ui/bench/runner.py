@@ -90,6 +90,7 @@ class _Run:
         for turn in turns:
             asked = replace(turn, messages=history + turn.messages)
             record = await self.request(asked, arrival)
+            self.records.append(replace(record, text=""))  # thousands of answers are not kept
             if record.outcome is not Outcome.COMPLETED:
                 return
             history = (*asked.messages, ("assistant", record.text))
@@ -102,7 +103,6 @@ class _Run:
         except asyncio.CancelledError:
             self.records.append(RequestRecord(planned.index, arrival, sent, Outcome.CANCELLED, self.clock()))
             raise
-        self.records.append(record)
         return record
 
 

@@ -11,7 +11,9 @@ from typing import Any
 import httpx2
 
 from myserve_ui.bench.benchmark_request import NamedTarget
-from myserve_ui.bench.client import Target, send, status_words
+from myserve_ui.bench.bounded_answer import read_answer, status_words
+from myserve_ui.bench.client import Target, send
+from myserve_ui.bench.foreign_words import one_line, read_json, whole_number
 from myserve_ui.bench.records import Outcome
 from myserve_ui.bench.workload import PlannedRequest
 from myserve_ui.core.model_info import LoadState, ModelInfo
@@ -20,6 +22,9 @@ from myserve_ui.errors import InvalidRequestError, ModelNotFoundError
 LOAD_SECONDS, ASK_AGAIN_SECONDS, PATIENCE = 600.0, 1.0, 60.0
 LOADING = "HTTP 503"
 MOST_NAMES = 12
+MOST_LIST_BYTES, MOST_MODELS, LONGEST_ID = 2**23, 10_000, 500
+LARGEST_NUMBER = 2**53
+"""Of bytes or parameters; larger ones have no exact float."""
 Transport = httpx2.AsyncBaseTransport | None
 
 
@@ -40,18 +45,24 @@ async def ask_models(target: Target, *, transport: Transport = None) -> Listing:
     """As `list_models`, with the reason where there is nothing. Never raises."""
     place = f"{target.url}/models"
     try:
-        async with _client(transport) as client:
-            answer = await client.get(place, headers=target.headers)
-        if answer.status_code != 200:
-            return Listing(problem=f"{place} answers {status_words(answer)}{_hint(target, answer.status_code)}")
-        models = tuple(_read_model(entry) for entry in answer.json()["data"])
+        async with _client(transport) as client, client.stream("GET", place, headers=target.headers) as response:
+            answer = await read_answer(response, most=MOST_LIST_BYTES)
     except httpx2.TimeoutException:
         return Listing(problem=f"{target.url} did not answer in time.")
-    except (httpx2.HTTPError, httpx2.InvalidURL, OSError):
+    except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError):
         return Listing(problem=f"{target.url} cannot be reached.")
-    except (ValueError, KeyError, TypeError, AttributeError):
+    if answer.status_code != 200:
+        return Listing(problem=f"{place} answers {status_words(answer)}{_hint(target, answer.status_code)}")
+    return _read_listing(target, place, read_json(answer.content))
+
+
+def _read_listing(target: Target, place: str, answer: Any) -> Listing:
+    """The models of a list; entries that name none are left out."""
+    entries = answer.get("data") if isinstance(answer, dict) else answer  # some answer the bare list
+    models = tuple(map(_read_model, filter(_is_model, entries))) if isinstance(entries, list) else ()
+    if not isinstance(entries, list) or (entries and not models):
         return Listing(problem=f"{place} answers no list of models{_hint(target, 404)}")
-    return Listing(models, "" if models else f"{target.url} lists no models; name the one to measure.")
+    return Listing(models[:MOST_MODELS], "" if models else f"{target.url} lists no models; name the one to measure.")
 
 
 def choose_targets(target: Target, listing: Listing, precisions: Sequence[str]) -> tuple[NamedTarget, ...]:
@@ -81,7 +92,11 @@ async def wait_until_ready(target: Target, *, transport: Transport = None) -> As
     deadline, probe = time.monotonic() + LOAD_SECONDS, PlannedRequest(0, (("user", "Hi"),), max_tokens=1)
     async with _client(transport) as client:
         while time.monotonic() < deadline:
-            record = await send(client, target, probe, arrival=time.perf_counter())
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    record = await send(client, target, probe, arrival=time.perf_counter())
+            except TimeoutError:
+                return  # it answers, however slowly
             if record.outcome is not Outcome.REJECTED or not (record.error or "").startswith(LOADING):
                 return
             yield (record.error or "").removeprefix(f"{LOADING}: ")
@@ -106,16 +121,24 @@ def _hint(target: Target, status: int) -> str:
     return "; does the URL end in /v1?" if status == 404 and not target.url.endswith("/v1") else "."
 
 
+def _is_model(entry: Any) -> bool:
+    """Whether it has an id that can be written and asked for."""
+    name = entry.get("id") if isinstance(entry, dict) else None
+    return isinstance(name, str) and name.isprintable() and 0 < len(name) <= LONGEST_ID
+
+
 def _read_model(entry: dict[str, Any]) -> ModelInfo:
+    """What is told of a model beside its id, where it can be so."""
+
     def number(name: str) -> int | None:
-        return entry[name] if isinstance(entry.get(name), int) else None
+        return whole_number(entry.get(name), most=LARGEST_NUMBER)
 
     def word(name: str) -> str | None:
-        return entry[name] if isinstance(entry.get(name), str) else None
+        return one_line(entry[name]) if isinstance(entry.get(name), str) else None
 
     return ModelInfo(
-        id=str(entry["id"]),
-        name=word("name") or str(entry["id"]),
+        id=entry["id"],
+        name=word("name") or entry["id"],
         precision=word("precision") or "",
         state=LoadState.READY if entry.get("loaded", True) else LoadState.UNLOADED,
         dtype=word("dtype"),

@@ -8,12 +8,16 @@ from dataclasses import dataclass
 
 import httpx2
 
+from myserve_ui.bench.bounded_answer import read_answer
 from myserve_ui.bench.client import Target
 
 PARTS = ("queue", "prefill", "decode")
 LINE = re.compile(r"vllm:request_(queue|prefill|decode)_time_seconds_(sum|count)\{([^}]*)\}\s+(\S+)")
 MODEL = re.compile(r'model_name="((?:[^"\\]|\\.)*)"')
 PATIENCE = 5.0
+MOST_BYTES = 2**24
+LARGEST = 1e15
+"""Seconds or requests since any server began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +42,13 @@ async def read_server_times(
     """The totals now, in the names that ours and vLLM share; None of a server without metrics."""
     url = f"{target.url.removesuffix('/v1')}/metrics"
     try:
-        async with httpx2.AsyncClient(transport=transport, timeout=PATIENCE, trust_env=False) as client:
-            answer = await client.get(url, headers=target.headers)
+        async with (
+            httpx2.AsyncClient(transport=transport, timeout=PATIENCE, trust_env=False) as client,
+            client.stream("GET", url, headers=target.headers) as response,
+        ):
+            answer = await read_answer(response, most=MOST_BYTES)
         return parse_server_times(answer.text, target.model) if answer.status_code == 200 else None
-    except (httpx2.HTTPError, OSError, ValueError):
+    except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError):
         return None
 
 
@@ -51,6 +58,13 @@ def parse_server_times(text: str, model: str) -> ServerTimes:
     for part, kind, labels, value in LINE.findall(text):
         name = MODEL.search(labels)
         if name is not None and name[1] == model:
-            sums[part, kind] = sums.get((part, kind), 0.0) + float(value)
+            sums[part, kind] = sums.get((part, kind), 0.0) + _total(value)
     known = [part for part in PARTS if {(part, "sum"), (part, "count")} <= sums.keys()]
     return ServerTimes({part: (sums[part, "sum"], sums[part, "count"]) for part in known})
+
+
+def _total(text: str) -> float:
+    """A total that can be one: not negative, not NaN, not beyond every clock."""
+    if not 0 <= (value := float(text)) <= LARGEST:
+        raise ValueError(f"{text[:40]} is no total")
+    return value

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from myserve_ui.bench.records import Outcome, RequestRecord
@@ -61,24 +63,27 @@ def write_limits(limits: Mapping[str, float | None]) -> str:
     return ",".join("-" if (value := limits.get(n)) is None else f"{1000 * value:g}" for n in ("ttft", "tpot", "e2e"))
 
 
-def nearest_rank(values: Sequence[float], percent: int) -> float:
-    """The smallest of `values` that at least `percent` % of them do not exceed: a number that happened."""
-    ranked = sorted(values)
-    return ranked[-(-len(ranked) * percent // 100) - 1]
-
-
 def percentiles_ms(values: Sequence[float]) -> dict[str, float | int | bool] | None:
     """p50 to p99 in milliseconds with n and the mean; None of nothing."""
-    if not values:
+    return counted_percentiles_ms([(value, 1) for value in values])
+
+
+def counted_percentiles_ms(values: Iterable[tuple[float, int]]) -> dict[str, float | int | bool] | None:
+    """The same of (value, how often it happened): what a server counts takes no memory here.
+
+    A percentile is the smallest value that at least so many % of them do not exceed: a number that happened.
+    """
+    ranked = sorted(values)
+    ends = list(itertools.accumulate(count for _, count in ranked))
+    if not ends:
         return None
-    numbers: dict[str, float | int | bool] = {
-        name: 1000 * nearest_rank(values, percent) for name, percent in SHARES.items()
+    number = ends[-1]
+    found: dict[str, float | int | bool] = {
+        name: 1000 * ranked[bisect.bisect_left(ends, -(-number * percent // 100))][0]
+        for name, percent in SHARES.items()
     }
-    return numbers | {
-        "mean": 1000 * math.fsum(values) / len(values),
-        "n": len(values),
-        "p99_is_rough": len(values) < FEW,
-    }
+    mean = 1000 * math.fsum(value * count for value, count in ranked) / number
+    return found | {"mean": mean, "n": number, "p99_is_rough": number < FEW}
 
 
 def summarise(records: Sequence[RequestRecord], limits: Limits | None = None) -> dict[str, object]:
@@ -102,7 +107,7 @@ def summarise(records: Sequence[RequestRecord], limits: Limits | None = None) ->
         "goodput": _rate(sum(is_good(record, limits) for record in completed), seconds),
         "ttft_ms": percentiles_ms([record.ttft for record in completed if record.ttft is not None]),
         "tpot_ms": percentiles_ms([record.tpot for record in completed if record.tpot is not None]),
-        "itl_ms": percentiles_ms([gap for record in completed for gap in record.inter_token_latencies]),
+        "itl_ms": counted_percentiles_ms(gap for record in completed for gap in record.token_gaps),
         "e2e_ms": percentiles_ms([record.e2e for record in completed]),
         "e2e_from_arrival_ms": percentiles_ms([record.e2e_from_arrival for record in completed]),
         "errors": count_errors([record.error for record in records if record.error]),

@@ -5,7 +5,8 @@ import asyncio
 import httpx2
 import pytest
 
-from myserve_ui.bench.client import NO_USAGE, Target
+from myserve_ui.bench.chat_stream import NO_USAGE
+from myserve_ui.bench.client import Target
 from myserve_ui.bench.loads import ClosedLoop, OpenLoop, Ramp
 from myserve_ui.bench.records import Outcome
 from myserve_ui.bench.runner import RunPlan, run_benchmark

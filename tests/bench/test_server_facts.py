@@ -3,8 +3,11 @@
 import httpx2
 import pytest
 
-from myserve_ui.bench.client import Target, status_words
+from myserve_ui.bench.bounded_answer import status_words
+from myserve_ui.bench.client import Target
+from myserve_ui.bench.local_machine import _place_of
 from myserve_ui.bench.server_facts import Listing, ask_models, choose_targets
+from myserve_ui.core.model_info import LoadState, ModelInfo
 from myserve_ui.errors import InvalidRequestError, ModelNotFoundError
 
 LISTED = {"data": [{"id": "a"}, {"id": "b:nf4", "precision": "nf4"}]}
@@ -42,6 +45,44 @@ async def test_a_server_without_models_has_a_reason(answer, words):
         choose_targets(Target("http://x/v1", ""), listing, ())
     assert refused.value.message == words
     assert choose_targets(Target("http://x/v1", "m"), listing, ())[0].target.model == "m"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"text": "[" * 100_000},
+        {"text": "9" * 5000},
+        {"json": 5},
+        {"json": {"data": {"id": "a"}}},
+        {"json": {"data": [{"id": 5}, {"id": ""}, {"id": "a\nb"}, {"id": "x" * 501}, {"id": None}, {}, None]}},
+        {"content": b"[" + b" " * 2**24},
+        {"content": b"no gzip", "headers": {"content-encoding": "gzip"}},
+    ],
+)
+async def test_a_list_that_is_none_is_told(answer):
+    listing = await ask(**answer)
+    assert listing.models == () and listing.problem.startswith("http://x/v1")
+
+
+async def test_what_is_told_of_a_model_has_a_type_and_a_bound():
+    numbers = {"num_parameters": 10**400, "weight_bytes": True, "context_length": -1, "bytes_per_step": "5"}
+    (info,) = (
+        await ask(json={"data": [None, {"id": "a", "name": "A\x1b[2J" + "x" * 500, "dtype": 5} | numbers]})
+    ).models
+    assert (info.id, info.name[:5], len(info.name), info.dtype) == ("a", "A [2J", 120, None)
+    assert info.num_parameters is info.weight_bytes is info.context_length is info.bytes_per_step is None
+
+
+async def test_a_bare_list_is_read_and_a_long_one_is_cut():
+    listing = await ask(json=[{"id": str(number)} for number in range(20_000)])
+    assert len(listing.models) == 10_000
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype"), [("moon", "float32"), ("cpu", "nn"), ("cpu", "int8"), ("cuda:99", "float16"), ("", "")]
+)
+def test_a_place_that_this_machine_does_not_have_is_not_measured(device, dtype):
+    assert _place_of(ModelInfo("m", "m", "full", LoadState.READY, dtype=dtype, device=device)) is None
 
 
 async def test_the_first_listed_model_or_the_named_one_is_chosen():

@@ -1,8 +1,10 @@
 """The server's own split, from the text of its metrics."""
 
+import httpx2
 import pytest
 
-from myserve_ui.bench.server_split import parse_server_times
+from myserve_ui.bench.client import Target
+from myserve_ui.bench.server_split import parse_server_times, read_server_times
 
 
 def metrics(scale: float, model: str = "m") -> str:
@@ -29,3 +31,18 @@ def test_before_the_first_request_there_is_nothing_yet():
     before, after = parse_server_times("# HELP x\nx 1\n", "m"), parse_server_times(metrics(1.0), "m")
     assert after.mean_ms_since(before) == pytest.approx({"queue": 100, "prefill": 200, "decode": 1000})
     assert before.mean_ms_since(before) is None
+
+
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "1e999", "-1", "1e300", "many"])
+async def test_totals_that_cannot_be_are_none(value):
+    text = metrics(1.0) + f'vllm:request_queue_time_seconds_sum{{model_name="m"}} {value}\n'
+    transport = httpx2.MockTransport(lambda _request: httpx2.Response(200, text=text))
+    assert await read_server_times(Target("http://x/v1", "m"), transport=transport) is None
+
+
+async def test_metrics_without_end_are_cut():
+    text = metrics(1.0) + "# x\n" * 2**23
+    transport = httpx2.MockTransport(lambda _request: httpx2.Response(200, text=text))
+    assert await read_server_times(Target("http://x/v1", "m"), transport=transport) == parse_server_times(
+        metrics(1.0), "m"
+    )

@@ -2,8 +2,8 @@
 
 import pytest
 
-from myserve_ui.bench.records import Outcome, RequestRecord, spread_tokens
-from myserve_ui.bench.summary import Limits, count_errors, is_good, nearest_rank, percentiles_ms, summarise
+from myserve_ui.bench.records import Outcome, RequestRecord, share_out
+from myserve_ui.bench.summary import Limits, count_errors, is_good, percentiles_ms, summarise
 
 
 def record(index=0, *, sent=10.0, chunks=(11.0, 11.5, 12.0), end=12.0, outcome=Outcome.COMPLETED, tokens=3, **fields):
@@ -40,26 +40,31 @@ def test_chunks_of_four_tokens_give_as_many_gaps_as_tokens():
     assert fours.inter_token_latencies == pytest.approx(ones.inter_token_latencies)
 
 
-def test_spreading_keeps_the_total():
-    gaps = spread_tokens([1.0, 2.0, 3.0], 10)
-    assert len(gaps) == 10
-    assert sum(gaps) == pytest.approx(6.0)
-    assert spread_tokens([1.0, 2.0, 3.0], 2) == [1.0, 2.0, 3.0]
+def test_sharing_out_keeps_the_total():
+    gaps = share_out([1.0, 2.0, 3.0], 10)
+    assert sum(count for _, count in gaps) == 10
+    assert sum(gap * count for gap, count in gaps) == pytest.approx(6.0)
+    assert share_out([1.0, 2.0, 3.0], 2) == [(1.0, 1), (2.0, 1), (3.0, 1)]
+
+
+def test_a_million_tokens_of_two_chunks_are_two_numbers():
+    one = record(chunks=(11.0, 12.0), tokens=1_000_001)
+    assert one.token_gaps == [(pytest.approx(1e-6), 1_000_000)]
+    assert summarise([one])["itl_ms"]["n"] == 1_000_000
 
 
 @pytest.mark.parametrize(
-    ("values", "percent", "expected"),
+    ("values", "name", "expected"),
     [
-        ([5], 50, 5),
-        ([1, 2, 3, 4], 50, 2),
-        ([1, 2, 3, 4], 75, 3),
-        ([1, 2, 3, 4], 76, 4),
-        (range(1, 101), 99, 99),
-        (range(1, 101), 95, 95),
+        ([5], "p50", 5),
+        ([1, 2, 3, 4], "p50", 2),
+        ([4, 3, 1, 2], "p90", 4),
+        (range(1, 101), "p99", 99),
+        (range(1, 101), "p95", 95),
     ],
 )
-def test_nearest_rank(values, percent, expected):
-    assert nearest_rank(list(values), percent) == expected
+def test_percentiles_are_by_nearest_rank(values, name, expected):
+    assert percentiles_ms([value / 1000 for value in values])[name] == pytest.approx(expected)
 
 
 def test_percentiles_rise_and_say_how_many():
