@@ -98,6 +98,7 @@ QUIET_CALLS = {
     "Device",
     "FailFast",
     "Field",
+    "MayLack",
     "Maybe",
     "MappingProxyType",
     "Path",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from myserve_ui.bench.client import Target
 from myserve_ui.bench.loads import Load, refuse_twice
+from myserve_ui.bench.salt import fresh_salt
 from myserve_ui.bench.summary import Limits, server_limits
 from myserve_ui.bench.workload import Workload
 from myserve_ui.errors import InvalidRequestError
@@ -56,6 +57,21 @@ class BenchmarkRequest:
             raise InvalidRequestError(
                 f"time_limit must be in (0, {MAX_SECONDS:g}] seconds, got {self.time_limit}.", param="time_limit"
             )
+
+    def with_salt(self) -> BenchmarkRequest:
+        """The same with a salt that no other benchmark has, unless one is given, or none is wanted."""
+        if self.workload.salt is not None:
+            return self
+        return replace(self, workload=replace(self.workload, salt=fresh_salt()))
+
+    def workload_of(self, place: int) -> Workload:
+        """What the target at `place` is asked: the same as any other, but for a server's model that is named twice.
+
+        That would find in its cache what it was asked under its first name.
+        """
+        names, salt = [(named.target.url, named.target.model) for named in self.targets], self.workload.salt
+        again = names[:place].count(names[place])
+        return replace(self.workload, salt=f"{salt[:40]}/{again}") if again and salt else self.workload
 
     @property
     def num_requests(self) -> int:

@@ -14,7 +14,7 @@ from myserve_ui.bench.loads import read_load, write_load
 from myserve_ui.bench.records import Outcome, RequestRecord
 from myserve_ui.bench.rows import read_record
 from myserve_ui.bench.workload import Workload
-from myserve_ui.core.document_shape import FLAG, NUMBER, TEXT, Maybe, check_shape, read_json
+from myserve_ui.core.document_shape import FLAG, NUMBER, TEXT, Maybe, MayLack, check_shape, read_json
 from myserve_ui.errors import InvalidRequestError
 
 WAY_OUT = "Choose a JSON file that the benchmark saved."
@@ -36,6 +36,7 @@ SHAPE: dict[str, Any] = {
         "requests": NUMBER,
         "loads": [{"kind": TEXT}],
         "seed": NUMBER,
+        "salt": MayLack(TEXT),
         "limits": {"ttft": Maybe(NUMBER), "tpot": Maybe(NUMBER), "e2e": Maybe(NUMBER)},
         "time_limit": NUMBER,
         "warm_up": FLAG,
@@ -46,6 +47,8 @@ SHAPE: dict[str, Any] = {
     "versions": {},
     "rows": [
         {
+            "cached_tokens": MayLack(NUMBER),
+            "cached_share": MayLack(NUMBER),
             "precision": TEXT,
             "model": TEXT,
             "load": {"kind": TEXT},
@@ -77,6 +80,7 @@ SHAPE: dict[str, Any] = {
             "last_token": Maybe(NUMBER),
             "end": NUMBER,
             "prompt_tokens": NUMBER,
+            "cached_tokens": MayLack(NUMBER),
             "output_tokens": NUMBER,
             "chunk_times": [NUMBER],
             "error": Maybe(TEXT),
@@ -129,6 +133,7 @@ def _settings(request: BenchmarkRequest) -> dict[str, Any]:
         "requests": workload.num_requests,
         "loads": [write_load(load) for load in request.loads],
         "seed": workload.seed,
+        "salt": workload.salt,
         "limits": asdict(request.limits),
         "time_limit": request.time_limit,
         "warm_up": request.warm_up,

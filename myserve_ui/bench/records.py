@@ -39,14 +39,14 @@ class RequestRecord:
     last_token: float | None = None
     prompt_tokens: int = 0
     """From the server's usage, never counted here."""
-    cached_tokens: int | None = None
-    """Of the prompt's, those that were in the server's cache; None where it does not say."""
     output_tokens: int = 0
     chunk_times: tuple[float, ...] = ()
     """When each chunk with text came."""
     error: str | None = None
     text: str = ""
     """The answer, for the next turn of the conversation."""
+    cached_tokens: int | None = None
+    """Of the prompt's, those that were in the server's cache; None where it does not say."""
 
     @property
     def ttft(self) -> float | None:

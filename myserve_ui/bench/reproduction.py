@@ -31,6 +31,8 @@ def as_command(document: Mapping[str, Any]) -> str:
         words += ["--turns", str(settings["turns"])]
     if prompts := settings.get("prompts"):
         words += ["--prompts", str(prompts.get("from") or "prompts.txt")]
+    if settings.get("salt") == "":
+        words.append("--no-salt")
     if not settings["warm_up"]:
         words.append("--no-warm-up")
     key = f' --api-key "${KEY_VARIABLE}"' if _has_key(settings) else ""
@@ -74,6 +76,7 @@ def _calls(settings: Settings) -> Iterator[dict[str, str]]:
     fixed |= {"output_tokens": settings["output_tokens"], "time_limit": settings["time_limit"]}
     fixed |= {"limits": write_limits(settings["limits"]), "seed": settings["seed"], "warm_up": settings["warm_up"]}
     fixed |= {"shared_prefix_tokens": settings["shared_prefix_tokens"], "turns": settings["turns"]}
+    fixed |= {"salted": False} if settings.get("salt") == "" else {}
     for load in _grouped_loads(settings):
         words = {"models": [target["model"] for target in own], **load, **fixed}
         if other:

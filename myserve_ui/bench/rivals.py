@@ -17,6 +17,7 @@ from myserve_ui.bench.loads import ClosedLoop
 from myserve_ui.bench.roofline import ModelRoofline
 from myserve_ui.bench.rows import make_row, relative_records
 from myserve_ui.bench.runner import RunPlan, run_benchmark
+from myserve_ui.bench.salt import fresh_salt
 from myserve_ui.bench.summary import Limits, server_limits
 from myserve_ui.bench.workload import Lengths, Workload
 
@@ -36,7 +37,7 @@ class Scenario:
     turns: int = 1
     seed: int = 0
 
-    def workload(self, round_number: int) -> Workload:
+    def workload(self, round_number: int, salt: str = "") -> Workload:
         """Other prompts in each round and scenario, so that nothing that a server kept helps it."""
         return Workload(
             self.requests,
@@ -45,6 +46,7 @@ class Scenario:
             shared_prefix_tokens=self.shared_prefix_tokens,
             turns=self.turns,
             seed=zlib.crc32(f"{self.name}/{self.seed}/{round_number}".encode()),
+            salt=salt,
         )
 
 
@@ -72,6 +74,8 @@ class Match:
     limits: Limits = field(default_factory=server_limits)
     time_limit: float = 600.0
     """Seconds for one contestant in one round of one scenario."""
+    salt: str = field(default_factory=fresh_salt)
+    """Makes the first words of prompts: a server that stays up from match to match must not know them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +115,7 @@ async def run_match(
         yield MatchProgress(words, done, len(turns), next=contestant)
         plan = RunPlan(
             contestant.target,
-            scenario.workload(number),
+            scenario.workload(number, match.salt),
             ClosedLoop(scenario.concurrency),
             match.time_limit,
             warm_up=number == 0,

@@ -36,6 +36,20 @@ def lengths_words(lengths: str) -> str:
     return f"{low} to {high}" if high else low
 
 
+def cached_words(share: float | None) -> str:
+    """19 % of the prompt tokens cached; cached prompt tokens not told."""
+    if share is None:
+        return "cached prompt tokens not told"
+    return f"{100 * share:.0f} % of the prompt tokens cached"
+
+
+def salt_words(settings: Mapping[str, Any]) -> str:
+    """What a run did about prompts that a server may have kept; empty of a run that is older than salts."""
+    if (salt := settings.get("salt")) is None:
+        return ""
+    return f"salt {salt}" if salt else "no salt: prompts that a server kept from an earlier run are found again"
+
+
 def tpot_words(row: Mapping[str, Any]) -> str:
     """Of how few answers TPOT is, where it is not of all; else empty."""
     counted = (row.get("tpot_ms") or {}).get("n", 0)

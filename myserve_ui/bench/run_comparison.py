@@ -7,6 +7,7 @@ from typing import Any
 
 from myserve_ui.bench.document import records_of
 from myserve_ui.bench.records import Outcome, RequestRecord
+from myserve_ui.bench.row_words import cached_words
 from myserve_ui.core.intervals import Difference, paired_difference, unpaired_difference
 from myserve_ui.errors import InvalidRequestError
 
@@ -18,6 +19,9 @@ LATENCIES: tuple[tuple[str, Callable[[RequestRecord], float | None]], ...] = (
 RATES = ("output_throughput", "request_throughput", "goodput")
 SAME_WORK = ("prompt_tokens", "output_tokens", "requests", "seed", "shared_prefix_tokens", "turns", "prompts")
 """Settings that make two runs ask the same of a server, request by request."""
+
+CACHED_APART = 0.1
+"""Shares of cached prompt tokens that differ by more make a difference of their own."""
 
 
 def compare_runs(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,13 +83,38 @@ def _matching_rows(a: Sequence[Any], b: Sequence[Any]) -> Iterator[tuple[int, in
 def _compare(a: Mapping[str, Any], b: Mapping[str, Any], places: tuple[int, int], *, is_paired: bool) -> dict[str, Any]:
     left, right = places
     first, second = a["rows"][left], b["rows"][right]
+    latencies = compare_records(records_of(a, left), records_of(b, right), is_paired=is_paired)
+    if is_cached_apart(first, second):
+        latencies = {name: found and found | {"is_clear": False} for name, found in latencies.items()}
     return {
         "load": first["load"],
         "a": {"row": left, "precision": first["precision"], "model": first["model"]},
         "b": {"row": right, "precision": second["precision"], "model": second["model"]},
-        "latencies": compare_records(records_of(a, left), records_of(b, right), is_paired=is_paired),
+        "cached_share": {"a": first.get("cached_share"), "b": second.get("cached_share")},
+        "caution": _caution(first, second, is_salted=_is_salted(a) and _is_salted(b)),
+        "latencies": latencies,
         "rates": {name: _rates(first[name], second[name]) for name in RATES},
     }
+
+
+def is_cached_apart(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+    """Whether one of two rows found so much more of its prompts in a cache that they did not do the same work."""
+    first, second = a.get("cached_share"), b.get("cached_share")
+    return first is not None and second is not None and abs(first - second) > CACHED_APART
+
+
+def _caution(a: Mapping[str, Any], b: Mapping[str, Any], *, is_salted: bool) -> str | None:
+    """Why a difference of two rows may be none of the servers; None if nothing is known against it."""
+    words = f"{cached_words(a.get('cached_share'))} in a, {cached_words(b.get('cached_share'))} in b"
+    if is_cached_apart(a, b):
+        return f"{words}: they did not compute the same, so no difference of their times is called clear."
+    if not is_salted and None in (a.get("cached_share"), b.get("cached_share")):
+        return f"{words}, and prompts without a salt: the later one may have found those of the earlier in a cache."
+    return None
+
+
+def _is_salted(document: Mapping[str, Any]) -> bool:
+    return bool(document["settings"].get("salt"))
 
 
 def compare_records(

@@ -13,6 +13,7 @@ import httpx2
 from myserve_ui.bench.client import Target, send
 from myserve_ui.bench.loads import Arrival, ClosedLoop, Load, OpenLoop, Ramp
 from myserve_ui.bench.records import Outcome, RequestRecord
+from myserve_ui.bench.salt import fresh_salt
 from myserve_ui.bench.workload import PlannedRequest, Workload
 
 REQUEST_TIMEOUT = 600.0
@@ -122,7 +123,7 @@ async def run_benchmark(
     async with httpx2.AsyncClient(transport=transport, limits=limits, timeout=timeout, trust_env=False) as client:
         if plan.warm_up:
             warm = _warm_up_of(plan)
-            requests = warm.workload.plan(warm.load, salt="/warm")
+            requests = warm.workload.plan(warm.load, part="/warm")
             async with aclosing(_drive(_Run(warm, requests, client, clock, deadline, clock()))) as steps:
                 async for progress in steps:
                     yield replace(progress, is_warm_up=True, is_last=False, records=())
@@ -136,7 +137,10 @@ def _warm_up_of(plan: RunPlan) -> RunPlan:
     first = plan.load.steps[0] if isinstance(plan.load, Ramp) else plan.load
     places = 1 if isinstance(first, OpenLoop) else first.concurrency
     count = min(max(places, WARM_UP_REQUESTS), plan.workload.num_requests)
-    return replace(plan, workload=replace(plan.workload, num_requests=count, turns=1), load=ClosedLoop(places))
+    salt = plan.workload.salt or fresh_salt()  # also where what is measured has none: nothing is warmed for it
+    return replace(
+        plan, workload=replace(plan.workload, num_requests=count, turns=1, salt=salt), load=ClosedLoop(places)
+    )
 
 
 async def _drive(run: _Run) -> AsyncGenerator[RunProgress, None]:

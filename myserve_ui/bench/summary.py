@@ -101,6 +101,7 @@ def summarise(records: Sequence[RequestRecord], limits: Limits | None = None) ->
         "decoding": _mean_decoding(completed, seconds),
         "output_tokens": output_tokens,
         "prompt_tokens": prompt_tokens,
+        **_cached(completed),
         "output_throughput": _rate(output_tokens, seconds),
         "total_throughput": _rate(output_tokens + prompt_tokens, seconds),
         "request_throughput": _rate(len(completed), seconds),
@@ -112,6 +113,13 @@ def summarise(records: Sequence[RequestRecord], limits: Limits | None = None) ->
         "e2e_from_arrival_ms": percentiles_ms([record.e2e_from_arrival for record in completed]),
         "errors": count_errors([record.error for record in records if record.error]),
     }
+
+
+def _cached(completed: Sequence[RequestRecord]) -> dict[str, float | int | None]:
+    """Prompt tokens that were in the server's cache, of the answers for which it says so; None where it never does."""
+    told = [(record.cached_tokens, record.prompt_tokens) for record in completed if record.cached_tokens is not None]
+    cached, prompt = sum(cached for cached, _ in told), sum(prompt for _, prompt in told)
+    return {"cached_tokens": cached if told else None, "cached_share": cached / prompt if prompt else None}
 
 
 def count_errors(errors: Sequence[str]) -> dict[str, int]:

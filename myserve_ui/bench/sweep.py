@@ -71,7 +71,7 @@ class Sweep:
         clock: Clock = time.perf_counter,
         surroundings: Surroundings | None = None,
     ) -> None:
-        self._request = request
+        self._request = request = request.with_salt()
         self._transport = transport
         self._clock = clock
         self._surroundings = surroundings or Surroundings()
@@ -89,9 +89,9 @@ class Sweep:
         """Steps until every row is measured or the time is over; the last one has the document."""
         self._started = self._clock()
         self._deadline = self._started + self._request.time_limit
-        for named, load in self._order():
+        for place, load in self._order():
             if self._clock() < self._deadline:
-                async with aclosing(self._measure(named, load)) as steps:
+                async with aclosing(self._measure(place, load)) as steps:
                     async for step in steps:
                         yield step
         self._is_done = self._is_complete()
@@ -121,15 +121,16 @@ class Sweep:
         is_late = self._clock() >= self._deadline
         return has_all and not (is_late and self._finished[-1].row[Outcome.CANCELLED])
 
-    def _order(self) -> Iterator[tuple[NamedTarget, Load]]:
-        """Load by load; every second one the other way round, so that no model is always the later one."""
+    def _order(self) -> Iterator[tuple[int, Load]]:
+        """Places of targets, load by load; every second one turned round, so that no model is always the later one."""
         for number, load in enumerate(self._request.loads):
-            targets = self._request.targets if number % 2 == 0 else self._request.targets[::-1]
-            yield from ((named, load) for named in targets)
+            places = range(len(self._request.targets))
+            yield from ((place, load) for place in (places if number % 2 == 0 else reversed(places)))
 
-    async def _measure(self, named: NamedTarget, load: Load) -> AsyncGenerator[SweepProgress, None]:
-        request = self._request
-        plan = RunPlan(named.target, request.workload, load, self._deadline - self._clock(), request.warm_up)
+    async def _measure(self, place: int, load: Load) -> AsyncGenerator[SweepProgress, None]:
+        request, named = self._request, self._request.targets[place]
+        workload, seconds = request.workload_of(place), self._deadline - self._clock()
+        plan = RunPlan(named.target, workload, load, seconds, request.warm_up)
         before: ServerTimes | None = None
         async with aclosing(run_benchmark(plan, transport=self._transport, clock=self._clock)) as steps:
             async for step in steps:

@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass, field
 
 from myserve_ui.bench.loads import Arrival, Load, load_words, plan_arrivals
+from myserve_ui.bench.salt import MOST_LETTERS, opening, salted
 from myserve_ui.errors import InvalidRequestError
 
 WORDS = (
@@ -57,6 +58,8 @@ class Workload:
     turns: int = 1
     """Requests of one conversation; each carries the turns before it and their real answers."""
     seed: int = 0
+    salt: str | None = None
+    """Makes the first words of each conversation; "" for none, None for one that each benchmark draws for itself."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.num_requests <= MAX_REQUESTS:
@@ -72,6 +75,10 @@ class Workload:
             )
         if not 0 <= self.seed <= MAX_SEED:
             raise InvalidRequestError(f"seed must be in [0, 2^63 - 1], got {str(self.seed)[:40]}.", param="seed")
+        if len(self.salt or "") > MOST_LETTERS:
+            raise InvalidRequestError(
+                f"salt may have {MOST_LETTERS} letters, got {len(self.salt or '')}.", param="salt"
+            )
         for name, lengths in (("input_len", self.prompt_tokens), ("output_len", self.output_tokens)):
             if not 1 <= lengths.low <= lengths.high <= MAX_LENGTH:
                 raise InvalidRequestError(
@@ -79,30 +86,43 @@ class Workload:
                     param=name,
                 )
 
-    def plan(self, load: Load, *, salt: str = "") -> list[PlannedRequest]:
+    def plan(self, load: Load, *, part: str = "") -> list[PlannedRequest]:
         """The requests in the order of their arrival, turns of a conversation side by side.
 
-        Equal seeds plan alike. Another load, or a `salt`, makes other prompts: what a server kept must not help it.
+        Equal seeds plan alike, but for the first words of conversations, which come from the salt. Another load, or
+        another `part` of a run, makes other prompts: what a server kept must not help it.
         """
-        generator = random.Random(f"{self.seed}/{load_words(load)}{salt}")
+        place = f"{load_words(load)}{part}"
+        generator = random.Random(f"{self.seed}/{place}")
         count = -(-self.num_requests // self.turns)
         arrivals = plan_arrivals(load, count, random.Random(f"{self.seed}/arrivals"))
-        prefix = " ".join(random.Random(f"{self.seed}/prefix").choices(WORDS, k=self.shared_prefix_tokens))
+        prefix = self._prefix(place)
         return [
             PlannedRequest(
                 index,
-                (("user", f"{'' if index % self.turns else prefix} {self._prompt(index, generator)}".strip()),),
+                (("user", self._message(index, prefix, place, generator)),),
                 self.output_tokens.draw(generator),
                 next(arrivals) if index % self.turns == 0 else None,
             )
             for index in range(self.num_requests)
         ]
 
-    def _prompt(self, index: int, generator: random.Random) -> str:
-        length = self.prompt_tokens.draw(generator)
+    def _prefix(self, place: str) -> str:
+        """What all conversations of a load begin with."""
+        words = random.Random(f"{self.seed}/prefix").choices(WORDS, k=self.shared_prefix_tokens)
+        return " ".join(salted(words, WORDS, salt=self.salt or "", place=place))
+
+    def _message(self, index: int, prefix: str, place: str, generator: random.Random) -> str:
+        """A conversation's first message begins with words of its own, after the shared ones; a later one goes on."""
+        length, is_first = self.prompt_tokens.draw(generator), index % self.turns == 0
+        salt, place = (self.salt or "") if is_first else "", f"{place}/{index}"
         if self.prompts:
-            return self.prompts[index % len(self.prompts)]
-        return " ".join(generator.choices(WORDS, k=max(round(length * WORDS_PER_TOKEN), 1)))
+            words = " ".join(opening(WORDS, salt=salt, place=place)) + "\n" if salt else ""
+            prompt = words + self.prompts[index % len(self.prompts)]
+        else:
+            drawn = generator.choices(WORDS, k=max(round(length * WORDS_PER_TOKEN), 1))
+            prompt = " ".join(salted(drawn, WORDS, salt=salt, place=place))
+        return f"{prefix if is_first else ''} {prompt}".strip()
 
 
 def parse_lengths(text: str) -> Lengths:

@@ -127,6 +127,18 @@ def _add_work(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--prompts", metavar="FILE", help="prompts, one a line or ShareGPT-like JSON")
     group.add_argument("--shared-prefix", type=int, default=0, metavar="N", help="tokens that all prompts begin with")
     group.add_argument("--turns", type=int, default=1, metavar="N", help="requests of one conversation")
+    group.add_argument(
+        "--salt",
+        metavar="WORD",
+        help="makes the first words of prompts; default: others in each run, so that no cache knows them",
+    )
+    group.add_argument(
+        "--no-salt",
+        dest="salt",
+        action="store_const",
+        const="",
+        help="prompts exactly as the seed or the file has them",
+    )
     group.add_argument("--seed", type=int, default=0, help="equal seeds ask alike (%(default)s)")
     group.add_argument(
         "--limits",
@@ -200,4 +212,5 @@ def _read_workload(options: argparse.Namespace) -> Workload:
         shared_prefix_tokens=options.shared_prefix,
         turns=options.turns,
         seed=options.seed,
+        salt=options.salt,
     )

@@ -20,7 +20,7 @@ from myserve_ui.bench.run_store import RUNS_FOLDER, RunStore
 from myserve_ui.bench.server_facts import ask_models, choose_targets, wait_until_ready
 from myserve_ui.bench.sweep import Surroundings, Sweep
 from myserve_ui.cli.bench_arguments import BenchArguments
-from myserve_ui.cli.bench_tables import circumstances, comparison_table, results_table
+from myserve_ui.cli.bench_tables import circumstances, comparison_table, comparison_words, results_table
 from myserve_ui.cli.processes import Bench, running_app
 from myserve_ui.cli.terminal import ProgressLine, progress_line, run_until_stopped
 from myserve_ui.errors import GenerationFailedError, InvalidRequestError
@@ -38,16 +38,22 @@ def run_bench(asked: BenchArguments, settings: Settings, console: Console, deliv
     others = [load_run(name, store) for name in asked.options.compare]
     if len(others) > 1:
         comparison = compare_runs(others[0], others[1])
-        console.print(comparison_table(comparison))
+        _show_comparison(comparison, console)
         deliver(comparison)
         return
     document = run_until_stopped(_measure(asked, settings, console))
     if asked.options.save and document["rows"]:
         console.print(f"kept as {store.save(document)}", markup=False)
     if others:
-        console.print(comparison_table(compare_runs(others[0], document)))
+        _show_comparison(compare_runs(others[0], document), console)
     deliver(document)
     _check_that_something_came(document)
+
+
+def _show_comparison(comparison: dict[str, Any], console: Console) -> None:
+    console.print(comparison_table(comparison))
+    for words in comparison_words(comparison):
+        console.print(words, markup=False)
 
 
 def load_run(name: str, store: RunStore) -> dict[str, Any]:

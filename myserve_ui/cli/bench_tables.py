@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 
 from myserve_ui.bench.loads import load_words, read_load
-from myserve_ui.bench.row_words import lengths_words, prompt_words, tpot_words
+from myserve_ui.bench.row_words import cached_words, lengths_words, prompt_words, salt_words, tpot_words
 
 NOTHING = "–"
 METHOD = "times in ms, percentiles by nearest rank (* of fewer than 100 requests)"
@@ -20,7 +20,7 @@ Document = Mapping[str, Any]
 def results_table(document: Document) -> Table:
     """A row for each model and load."""
     table = plain_table(
-        "model", "load", "done", "not", "tok/s", "req/s", "good/s", "TTFT p50", "p99", "TPOT p50", "p99"
+        "model", "load", "done", "not", "tok/s", "req/s", "good/s", "cached", "TTFT p50", "p99", "TPOT p50", "p99"
     )
     table.add_column("E2E p50", justify="right")
     table.add_column("p99", justify="right")
@@ -34,6 +34,7 @@ def results_table(document: Document) -> Table:
             str(row["completed"]),
             str(row["requests"] - row["completed"]),
             *rates,
+            share(row.get("cached_share")),
             *times,
             share(row["roofline_share"]),
         )
@@ -47,6 +48,8 @@ def circumstances(document: Document) -> Iterator[str]:
         f"{settings['requests']} requests a row, prompts of {prompt_words(settings, document['rows'])}, answers of "
         f"{lengths_words(settings['output_tokens'])} tokens, seed {settings['seed']}; {METHOD}"
     )
+    if words := salt_words(settings):
+        yield f"{words}; cached: share of the prompt tokens that the server found computed"
     if machine.get("bytes_per_s"):
         yield (
             f"{machine['device']} ({machine['cpu']}, {machine['cores']} cores), {machine['dtype']}: reads "
@@ -64,8 +67,17 @@ def circumstances(document: Document) -> Iterator[str]:
             yield f"{row['precision'] or row['model']}, {load_words(read_load(row['load']))}: {count} x {error}"
     if any((row["roofline_share"] or 0) > 1 for row in document["rows"]):
         yield BUSY
+        yield from _cached_above(document)
     if document["stopped"]:
         yield "stopped before the end: what is shown was measured until then"
+
+
+def _cached_above(document: Document) -> Iterator[str]:
+    """How much the rows above the roof had in a cache, beside what else puts a row there."""
+    for row in document["rows"]:
+        if (row["roofline_share"] or 0) > 1:
+            name = f"{model_words(row)}, {load_words(read_load(row['load']))}"
+            yield f"{name}: {cached_words(row.get('cached_share'))}"
 
 
 def comparison_table(comparison: Document) -> Table:
@@ -83,6 +95,13 @@ def comparison_table(comparison: Document) -> Table:
             f"{found['n']} {'pairs' if found['is_paired'] else 'unpaired'}" if found else NOTHING,
         )
     return table
+
+
+def comparison_words(comparison: Document) -> Iterator[str]:
+    """What stands against taking differences for those of the servers."""
+    for row in comparison["rows"]:
+        if caution := row.get("caution"):
+            yield f"{load_words(read_load(row['load']))}: {caution}"
 
 
 def rivals_table(scenario: Document) -> Table:

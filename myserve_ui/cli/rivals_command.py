@@ -66,6 +66,8 @@ async def run_rivals(
         own = replace(field.contestants[0], roofline=measured.roofline(field.own))
         limits, seconds = parse_limits(asked.options.limits), min(asked.options.time_limit, ROUND_SECONDS)
         match = Match((own, *field.contestants[1:]), scenarios, asked.options.rounds, limits, seconds)
+        if asked.workload.salt is not None:
+            match = replace(match, salt=asked.workload.salt)
         stack.callback(field.bench.let_all_play)
         results = await _play(match, field.bench, line)
     for scenario in results:
@@ -78,6 +80,7 @@ async def run_rivals(
         "kind": "rivals",
         "started": started.isoformat(timespec="seconds"),
         "rounds": asked.options.rounds,
+        "salt": match.salt,
         "seconds_limit": seconds,
         "model": field.own.target.model,
         "dtype": field.dtype,

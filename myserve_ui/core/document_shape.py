@@ -23,6 +23,13 @@ class Maybe:
     shape: Any
 
 
+@dataclass(frozen=True, slots=True)
+class MayLack:
+    """A shape, or null, or no such key: documents of earlier versions have none."""
+
+    shape: Any
+
+
 def read_json(data: bytes | str, *, max_bytes: int, way_out: str) -> Any:
     """What `data` says. Raises InvalidRequestError, which ends with `way_out`, for what is too large or no JSON."""
     if len(data) > max_bytes:
@@ -47,7 +54,7 @@ def _refuse_constant(name: str) -> Any:
 
 
 def _find_fault(value: Any, shape: Any, place: str) -> str | None:
-    if isinstance(shape, Maybe):
+    if isinstance(shape, Maybe | MayLack):
         return None if value is None else _find_fault(value, shape.shape, place)
     if isinstance(shape, str):
         return None if _is_scalar(value, shape) else f"'s {place} should be a {shape}."
@@ -64,6 +71,8 @@ def _find_fault_in_keys(value: Any, shape: Mapping[str, Any], place: str) -> str
         return f"'s {place} should be an object." if place else " should be an object."
     for key, inner in shape.items():
         path = f"{place}.{key}" if place else key
+        if key not in value and isinstance(inner, MayLack):
+            continue
         if key not in value:
             return f" has no {path}."
         if (fault := _find_fault(value[key], inner, path)) is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
@@ -28,7 +28,7 @@ def comparison_view(comparison: Mapping[str, Any]) -> str:
     return (
         f'<section class="report" aria-label="Comparison"><p class="lead">a = {escape(comparison["a"])}, '
         f"b = {escape(comparison['b'])}</p>{number_table(HEADINGS, map(_line, comparison['rows']))}"
-        f'<p class="fine">{how} {HOW}{escape(words)}</p></section>'
+        f'{_cautions(comparison["rows"])}<p class="fine">{how} {HOW}{escape(words)}</p></section>'
     )
 
 
@@ -39,20 +39,34 @@ def differences_view(document: Document) -> str:
         return ""
     return (
         '<section class="report" aria-label="Differences"><h4>Against the first model, same requests</h4>'
-        f'{number_table(HEADINGS, map(_line, rows))}<p class="fine">{PAIRED} {HOW}</p></section>'
+        f'{number_table(HEADINGS, map(_line, rows))}{_cautions(rows)}<p class="fine">{PAIRED} {HOW}</p></section>'
     )
 
 
-def _line(row: Mapping[str, Any]) -> str:
+def _cautions(rows: Iterable[Mapping[str, Any]]) -> str:
+    """What stands against taking differences for those of the servers; empty if nothing does."""
+    lines = [
+        f"<li>{escape(load_words(row['load']))}, {escape(_names(row))}: {escape(row['caution'])}</li>"
+        for row in rows
+        if row.get("caution")
+    ]
+    return f'<div class="failures" role="note"><ul>{"".join(lines)}</ul></div>' if lines else ""
+
+
+def _names(row: Mapping[str, Any]) -> str:
+    """Who is compared: one model, or b against a."""
     a, b = (legend_words({"rows": [row["a"], row["b"]]}, row[side]) for side in ("a", "b"))
+    return b if a == b else f"{b} against {a}"
+
+
+def _line(row: Mapping[str, Any]) -> str:
     latencies = [row["latencies"].get(name) for name in LATENCIES]
     numbers = sorted({found["n"] for found in latencies if found})
     count = " to ".join(str(number) for number in dict.fromkeys((numbers[0], numbers[-1]))) if numbers else "0"
     ratio = row["rates"]["output_throughput"]["ratio"]
     faster = UNKNOWN if ratio is None else f"× {ratio:.3g}"
-    names = escape(b if a == b else f"{b} against {a}")
     return (
-        f"<tr><th>{escape(load_words(row['load']))}</th><td class='words'>{names}</td>"
+        f"<tr><th>{escape(load_words(row['load']))}</th><td class='words'>{escape(_names(row))}</td>"
         f"<td>{faster}</td>{''.join(map(_cell, latencies))}<td>{count}</td></tr>"
     )
 

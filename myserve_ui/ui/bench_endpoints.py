@@ -44,6 +44,7 @@ class BenchEndpoints:
         burstiness: float = 1.0,
         limits: str = "server",
         seed: int = 0,
+        salted: bool = True,
         warm_up: bool = True,
         shared_prefix_tokens: int = 0,
         turns: int = 1,
@@ -59,11 +60,12 @@ class BenchEndpoints:
         levels: a run for each, 1, 4 and 16 if empty. requests: for each model and level. prompt_tokens, output_tokens:
         "32" or "16:64". time_limit: seconds for everything. arrivals, burstiness: how the gaps of rates are spread.
         limits: what goodput asks, "server" (2 s, 100 ms a token), "interactive" (500 ms, 30 ms), or milliseconds of
-        TTFT, TPOT and E2E such as "500,30,-". seed: equal seeds ask alike. warm_up: whether requests that are not
-        counted come first. shared_prefix_tokens: tokens that all prompts begin with. turns: requests of one
-        conversation. prompts: texts to ask in turn. url, url_model, api_key: another OpenAI-compatible server to
-        measure beside, url with /v1, its first model if url_model is empty; the key is not kept. The last value has id
-        (of /runs), rows (milliseconds, nearest rank), differences with 95 % intervals, machine, versions, stopped.
+        TTFT, TPOT and E2E such as "500,30,-". seed: equal seeds ask alike. salted: whether prompts begin with other
+        words in each run, so that no cache of the server knows them. warm_up: whether requests that are not counted
+        come first. shared_prefix_tokens: tokens that all prompts begin with. turns: requests of one conversation.
+        prompts: texts to ask in turn. url, url_model, api_key: another OpenAI-compatible server to measure beside, url
+        with /v1, its first model if url_model is empty; the key is not kept. The last value has id (of /runs), rows
+        (milliseconds, nearest rank), differences with 95 % intervals, machine, versions, stopped.
         """
         given = {name: value for name, value in locals().items() if name not in ("self", "request")}
         try:

@@ -24,7 +24,8 @@ LEVELS = {
 }
 SHARED = (
     '<p class="fine">The run shares this machine with every chat: chats stay usable and slow it down, and it them. '
-    "One run at a time; others wait for their turn. Answers never come from the cache of answers.</p>"
+    "One run at a time; others wait for their turn. Answers never come from the cache of answers, "
+    "and prompts begin with new words in each run, so that no earlier run's are found computed.</p>"
 )
 
 
@@ -43,6 +44,7 @@ class BenchForm:
     burstiness: gr.Number
     limits: gr.Dropdown
     seed: gr.Number
+    salted: gr.Checkbox
     warm_up: gr.Checkbox
     shared_prefix_tokens: gr.Number
     turns: gr.Number
@@ -141,6 +143,9 @@ def _draw_more() -> dict[str, Any]:
     with gr.Row(elem_classes="questions"):
         shared = gr.Number(0, precision=0, label="Shared prefix", info="tokens at every prompt's start")
         turns = gr.Number(1, precision=0, label="Turns", info="of one conversation")
+        salted = gr.Checkbox(
+            True, label="Salt", info="first words that are new in each run: no cache knows them", elem_id="bench-salted"
+        )
         warm_up = gr.Checkbox(True, label="Warm up", info="at the load's own size, not counted")
     prompts = gr.File(
         label="Prompts: one a line, or ShareGPT-like JSON",
@@ -154,6 +159,7 @@ def _draw_more() -> dict[str, Any]:
         "burstiness": burstiness,
         "limits": limits,
         "seed": seed,
+        "salted": salted,
         "shared_prefix_tokens": shared,
         "turns": turns,
         "warm_up": warm_up,

@@ -43,6 +43,7 @@ class BenchQuestion:
     burstiness: float = 1.0
     limits: str = "server"
     seed: int = 0
+    salted: bool = True
     warm_up: bool = True
     shared_prefix_tokens: int = 0
     turns: int = 1
@@ -74,6 +75,7 @@ async def make_request(question: BenchQuestion, service: BenchmarkService, *, ow
             shared_prefix_tokens=_integer("shared_prefix_tokens", question.shared_prefix_tokens),
             turns=_integer("turns", question.turns),
             seed=_integer("seed", question.seed),
+            salt=None if question.salted else "",
         ),
         loads=make_loads(question),
         limits=parse_limits(str(question.limits)),

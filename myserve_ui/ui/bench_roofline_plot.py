@@ -8,15 +8,16 @@ from typing import Any
 
 from myserve_ui.ui.bench_plots import hue_of
 from myserve_ui.ui.bench_tables import decimal
-from myserve_ui.ui.bench_words import Document, Row, circumstances, legend_words, load_words, model_words
+from myserve_ui.ui.bench_words import Document, Row, circumstances, legend_words, load_words, model_words, row_words
 from myserve_ui.ui.svg_plot import Mark, Plot, Series, draw, log_axis
 
 ROOF_HUE = 5
 NEEDED = ("bandwidth_bytes_per_s", "flops_per_s", "bytes_per_step", "kv_bytes_per_token", "num_parameters")
 EXPLAINED = (
-    "decode: all sequences together, as many as decoded at a time on average; prefill: by the median time to the first "
-    "token, waiting included"
+    "decode: all sequences together, as many as decoded at a time on average; prefill: what was not cached, by the "
+    "median time to the first token, waiting included"
 )
+TOO_SLOW = "the machine was measured as slower than it is: press Measure under Roofline while it is quiet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,10 @@ class Work:
     def intensity(self, tokens: float, *, cached: float) -> float:
         """Operations for each byte, of a step over `tokens` that reads or writes `cached` tokens of the cache."""
         return 2 * self.num_parameters * tokens / (self.bytes_per_step + cached * self.kv_bytes_per_token)
+
+    def share_of_roof(self, point: Mark) -> float:
+        """How much of what the machine could do at most with so many operations per byte."""
+        return point.y / min(self.flops_per_s, point.x * self.bytes_per_s)
 
     def rate(self, tokens_per_second: float) -> float:
         """Operations a second."""
@@ -104,13 +109,18 @@ def decode_point(row: Row, work: Work) -> Mark | None:
 
 
 def prefill_point(row: Row, work: Work) -> Mark | None:
-    """Where reading a row's prompts lies; None if nothing was completed."""
+    """Where reading a row's prompts lies, without what was cached; None if nothing was read."""
     if not row["completed"] or not row.get("ttft_ms") or not row["prompt_tokens"]:
         return None
-    tokens = row["prompt_tokens"] / row["completed"]
+    prompt = row["prompt_tokens"] / row["completed"]
+    tokens = prompt * (1.0 - (row.get("cached_share") or 0.0))
+    if not tokens or not row["ttft_ms"]["p50"]:
+        return None
     rate = work.rate(tokens / (row["ttft_ms"]["p50"] / 1000))
-    intensity = work.intensity(tokens, cached=tokens)
+    intensity = work.intensity(tokens, cached=prompt)
     words = f"prefill of {tokens:.0f} tokens in {decimal(row['ttft_ms']['p50'])} ms"
+    if row.get("cached_share"):
+        words += f", {prompt - tokens:.0f} more were cached"
     return Mark(intensity, rate, _title(row, words, work, intensity, rate))
 
 
@@ -120,6 +130,29 @@ def _title(row: Row, words: str, work: Work, intensity: float, rate: float) -> s
         f"{model_words(row)}, {load_words(row['load'])}: {words}; {decimal(rate / 1e9)} GFLOP/s, "
         f"{rate / roof:.0%} of the roof at {intensity:.2g} operations per byte (n = {row['completed']})"
     )
+
+
+def words_above_roof(document: Document) -> list[str]:
+    """Why a point lies higher than the machine can reach: a sentence for each row that has one."""
+    found = []
+    for row in document["rows"]:
+        if (work := works_of(document).get(row["model"])) is not None:
+            points = {"prefill": prefill_point(row, work), "decode": decode_point(row, work)}
+            above = {name: point for name, point in points.items() if point and work.share_of_roof(point) > 1.0}
+            found += [_why_above(row, name, work.share_of_roof(point)) for name, point in above.items()]
+    return found
+
+
+def _why_above(row: Row, name: str, share: float) -> str:
+    """Prompt tokens that were not computed take no time; else the roof is too low."""
+    words = f"{row_words(row)}: {name} at {share:.0%} of the roof".replace("%", " %")
+    cached = row.get("cached_share")
+    if name == "decode":
+        return f"{words}: {TOO_SLOW}."
+    if cached is None:
+        return f"{words}: the server does not tell how many prompt tokens were cached and took no time; or {TOO_SLOW}."
+    left_out = f"{100 * cached:.0f} % of its prompt tokens were cached and are left out, so " if cached else ""
+    return f"{words}: {left_out}{TOO_SLOW}."
 
 
 def _crossings(document: Document, works: Mapping[str, Any]) -> str:

@@ -23,7 +23,8 @@ FORMULA_SIGNS = ("=", "+", "-", "@")
 EXPLAINED = (
     "TTFT: time to the first token. TPOT: time for each further token. ITL: gaps between tokens. E2E: whole answer. "
     "Milliseconds, percentiles by nearest rank; * marks a p99 of fewer than 100. Failed, rejected and cancelled "
-    "requests are counted and in no latency. Queue, prefill, decode: the server's own account, means."
+    "requests are counted and in no latency. Cached: prompt tokens that the server found computed, as it says. "
+    "Queue, prefill, decode: the server's own account, means."
 )
 
 
@@ -69,6 +70,7 @@ def _columns() -> dict[str, Tell]:
         "tok/s": lambda row: decimal(row["output_throughput"]),
         "req/s": lambda row: decimal(row["request_throughput"]),
         "good/s": lambda row: decimal(row["goodput"]),
+        "cached": lambda row: share(row.get("cached_share")),
     }
     for name, key in LATENCIES.items():
         for percentile in SHOWN_PERCENTILES[name]:

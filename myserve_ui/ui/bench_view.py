@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from html import escape
 
-from myserve_ui.bench.row_words import tpot_words
+from myserve_ui.bench.row_words import cached_words, salt_words, tpot_words
 from myserve_ui.ui.bench_comparison_view import differences_view
 from myserve_ui.ui.bench_plots import distribution_plots, limit_words, load_plots, percentile_plots
-from myserve_ui.ui.bench_roofline_plot import roofline_plot
+from myserve_ui.ui.bench_roofline_plot import roofline_plot, words_above_roof
 from myserve_ui.ui.bench_tables import decimal, failures_view, share
 from myserve_ui.ui.bench_timeline import timelines
 from myserve_ui.ui.bench_words import Document, Row, circumstances, environment, model_words, models_of, row_words
@@ -29,9 +29,14 @@ def summary_view(document: Document) -> str:
     stopped = " Stopped early: what was measured until then." if document.get("stopped") else ""
     return (
         f'<p class="lead">{escape(words + stopped)}</p>{failures_view(document)}'
-        f'<p class="fine">{escape(circumstances(document))} · {escape(limit_words(document))}</p>'
+        f'<p class="fine">{escape(_what_was_asked(document))}</p>'
         f"{_few_tpots(document)}{_over_the_roof(document)}"
     )
+
+
+def _what_was_asked(document: Document) -> str:
+    words = (circumstances(document), limit_words(document), salt_words(document["settings"]))
+    return " · ".join(filter(None, words))
 
 
 def _few_tpots(document: Document) -> str:
@@ -52,6 +57,7 @@ def plots_view(document: Document) -> str:
     if not small:
         return ""
     roof = roofline_plot(document) or f'<p class="fine">{NO_ROOFLINE}</p>'
+    roof += "".join(f'<p class="fine">{escape(words)}</p>' for words in words_above_roof(document))
     return (
         f'<section class="results" aria-label="Plots">{differences_view(document)}'
         f'<div class="plots">{small}<div class="wide">{roof}</div></div>'
@@ -70,6 +76,8 @@ def _sentence(rows: list[Row]) -> str:
         words += f", first token after {decimal(best['ttft_ms']['p50'])} ms (median)"
     if best.get("tpot_ms"):
         words += f", {decimal(best['tpot_ms']['p50'])} ms for each further one"
+    if best.get("cached_share") is not None:
+        words += f", {cached_words(best['cached_share'])}"
     if best.get("roofline_share") is not None:
         words += f", {share(best['roofline_share'])} of the roofline"
     return f"{words}."

@@ -21,6 +21,8 @@ class Script:
     """Seconds between chunks."""
     tokens_per_chunk: int = 1
     usage: bool = True
+    cached_tokens: int | None = None
+    """Told in the usage, if it is not None."""
     break_after: int | None = None
     """Chunks after which the connection drops."""
     status_of: Callable[[int], int] = lambda _number: 200
@@ -67,7 +69,10 @@ class _Stream(httpx2.AsyncByteStream):
                     raise httpx2.ReadError("dropped")
                 yield _event({"choices": [{"delta": {"content": "x" * script.tokens_per_chunk}}]})
             if script.usage:
-                yield _event({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": total}})
+                usage: dict[str, Any] = {"prompt_tokens": 7, "completion_tokens": total}
+                if script.cached_tokens is not None:
+                    usage["prompt_tokens_details"] = {"cached_tokens": script.cached_tokens}
+                yield _event({"choices": [], "usage": usage})
             yield b"data: [DONE]\n\n"
         finally:
             server.open -= 1

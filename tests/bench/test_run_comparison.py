@@ -81,3 +81,29 @@ def test_rates_are_compared_as_ratios():
 def test_runs_with_nothing_in_common_are_refused():
     with pytest.raises(InvalidRequestError, match="no load in common"):
         compare_runs(run(), run(concurrencies=(3,)))
+
+
+def cached(document, share, *, salt="x"):
+    rows = [row | {"cached_share": share} for row in document["rows"]]
+    return document | {"rows": rows, "settings": document["settings"] | {"salt": salt}}
+
+
+FASTER = tuple(ttft / 2 for ttft in TTFTS)
+
+
+def test_a_run_that_found_its_prompts_cached_is_not_called_faster():
+    (row,) = compare_runs(cached(run(), 0.19), cached(run(tuple(t - 0.05 for t in TTFTS)), 0.99))["rows"]
+    assert not any(found["is_clear"] for found in row["latencies"].values() if found)
+    assert row["caution"].startswith("19 % of the prompt tokens cached in a, 99 % of the prompt tokens cached in b")
+    assert row["cached_share"] == {"a": 0.19, "b": 0.99}
+
+
+def test_runs_with_the_same_share_cached_are_compared_as_they_are():
+    (row,) = compare_runs(cached(run(), 0.19), cached(run(tuple(t - 0.05 for t in TTFTS)), 0.25))["rows"]
+    assert row["latencies"]["ttft_ms"]["is_clear"] and row["caution"] is None
+
+
+@pytest.mark.parametrize(("salt", "is_told"), [("x", False), ("", True), (None, True)])
+def test_what_is_not_known_of_a_cache_is_told_unless_both_runs_have_a_salt(salt, is_told):
+    (row,) = compare_runs(cached(run(), None), cached(run(FASTER), 0.2, salt=salt))["rows"]
+    assert bool(row["caution"]) is is_told

@@ -171,3 +171,74 @@ async def test_a_ramp_is_one_row():
 def test_a_sweep_of_nothing_or_of_too_much_is_refused(fields, word):
     with pytest.raises(InvalidRequestError, match=word):
         request(**fields)
+
+
+async def asked_of(**fields):
+    server, steps = await sweep(**fields)
+    return [body["messages"][0]["content"] for body in server.bodies], steps[-1].document
+
+
+async def test_the_same_benchmark_again_finds_nothing_of_the_first():
+    (first, one), (second, two) = [await asked_of(loads=LOADS[:1]) for _ in range(2)]
+    assert one["settings"]["salt"] != two["settings"]["salt"]
+    assert not {text.split()[0:4] == other.split()[0:4] for text in first for other in second} - {False}
+    assert [len(text.split()) for text in first] == [len(text.split()) for text in second]
+
+
+async def test_a_run_can_be_asked_again_by_its_salt():
+    first, one = await asked_of(loads=LOADS[:1])
+    salt = one["settings"]["salt"]
+    again, two = await asked_of(loads=LOADS[:1], workload=Workload(4, output_tokens=Lengths(8, 8), salt=salt))
+    assert (again, two["settings"]["salt"]) == (first, salt)
+    assert one["settings"]["example"]["messages"][0]["content"] == first[0]
+
+
+async def test_a_run_without_a_salt_asks_as_the_seed_says():
+    workload = Workload(4, output_tokens=Lengths(8, 8), salt="")
+    (first, one), (second, _) = [await asked_of(loads=LOADS[:1], workload=workload) for _ in range(2)]
+    assert (first, one["settings"]["salt"]) == (second, "")
+
+
+async def test_the_warm_up_is_no_beginning_of_what_is_measured_even_of_a_file_without_a_salt():
+    workload = Workload(2, output_tokens=Lengths(2, 2), prompts=("Why is the sky blue?",), salt="")
+    server = ScriptedServer(Script())
+    asked = BenchmarkRequest(TARGETS[:1], workload, LOADS[:1])
+    async for _step in run_sweep(asked, transport=server, clock=now):
+        pass
+    warm, measured = [
+        [body["messages"][0]["content"] for body in part] for part in (server.bodies[:2], server.bodies[2:])
+    ]
+    assert measured == ["Why is the sky blue?"] * 2
+    assert not any(text.startswith("Why") for text in warm)
+
+
+async def test_a_server_that_is_named_twice_is_not_asked_the_same_twice():
+    contents, document = await asked_of(targets=(TARGETS[0], TARGETS[0]), loads=LOADS[:1])
+    assert len(set(contents)) == 8
+    assert len(document["rows"]) == 2
+
+
+async def test_cached_tokens_are_in_rows_and_requests():
+    _, steps = await sweep(Script(cached_tokens=5), loads=LOADS[:1])
+    document = steps[-1].document
+    assert [(row["cached_tokens"], row["cached_share"]) for row in document["rows"]] == [(20, 5 / 7)] * 2
+    assert {request["cached_tokens"] for request in document["requests"]} == {5}
+    assert records_of(document, 0)[0].cached_tokens == 5
+
+
+async def test_a_server_that_does_not_tell_has_no_cached_share():
+    _, steps = await sweep(loads=LOADS[:1])
+    assert {row["cached_share"] for row in steps[-1].document["rows"]} == {None}
+
+
+async def test_a_document_from_before_salts_and_cached_tokens_is_read():
+    _, steps = await sweep(loads=LOADS[:1])
+    document = json.loads(json.dumps(steps[-1].document))
+    del document["settings"]["salt"]
+    for entry in (*document["rows"], *document["requests"]):
+        for name in ("cached_tokens", "cached_share"):
+            entry.pop(name, None)
+    assert records_of(read_document(json.dumps(document)), 0)[0].cached_tokens is None
+    document["requests"][0]["cached_tokens"] = "many"
+    with pytest.raises(InvalidRequestError, match="cached_tokens should be a number"):
+        read_document(json.dumps(document))

@@ -65,3 +65,61 @@ def test_lengths_are_written_as_a_number_or_a_range():
     assert (parse_lengths("32"), parse_lengths("64:400")) == (Lengths(32, 32), Lengths(64, 400))
     with pytest.raises(InvalidRequestError):
         parse_lengths("many")
+
+
+def texts(workload, load=ClosedLoop(1), **part):  # noqa: B008
+    return [request.messages[0][1] for request in workload.plan(load, **part)]
+
+
+def shared(first, second):
+    """Words that two prompts begin with in common."""
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(first.split(), second.split())))  # noqa: B905
+
+
+PROMPTS = ("Write a poem about rain.", "Why is the sky blue?")
+
+
+@pytest.mark.parametrize("fields", [{}, {"prompts": PROMPTS}, {"shared_prefix_tokens": 40}, {"turns": 2}])
+def test_runs_of_other_salts_have_no_beginning_in_common(fields):
+    first, second = (Workload(40, salt=salt, **fields) for salt in ("one", "two"))
+    for load, part in ((ClosedLoop(1), ""), (ClosedLoop(4), ""), (ClosedLoop(1), "/warm")):
+        pairs = [shared(a, b) for a in texts(first, part=part) for b in texts(second, load)[:: fields.get("turns", 1)]]
+        assert max(pairs) <= 3
+
+
+@pytest.mark.parametrize("fields", [{}, {"prompts": PROMPTS}, {"shared_prefix_tokens": 40}])
+def test_loads_and_warm_up_of_a_run_have_no_beginning_in_common(fields):
+    workload = Workload(20, salt="one", **fields)
+    places = [texts(workload), texts(workload, ClosedLoop(4)), texts(workload, part="/warm")]
+    assert max(shared(a, b) for one, two in itertools.combinations(places, 2) for a in one for b in two) <= 3
+
+
+def test_a_prompt_that_comes_again_in_a_run_begins_otherwise():
+    first, again = itertools.islice(texts(Workload(4, prompts=PROMPTS, salt="one")), 0, 4, 2)
+    assert first.endswith(PROMPTS[0]) and again.endswith(PROMPTS[0])
+    assert shared(first, again) <= 3
+
+
+def test_equal_salts_ask_alike_and_none_leaves_prompts_as_they_are():
+    assert texts(Workload(9, salt="one")) == texts(Workload(9, salt="one"))
+    assert texts(Workload(3, prompts=PROMPTS, salt="")) == [*PROMPTS, PROMPTS[0]]
+    assert texts(Workload(9, salt="")) == texts(Workload(9))
+
+
+@pytest.mark.parametrize("length", [1, 2, 4, 5, 100])
+def test_a_salt_changes_no_length_of_made_prompts_and_adds_four_words_to_given_ones(length):
+    plain, salty = (texts(Workload(9, Lengths(length, length), salt=salt)) for salt in ("", "one"))
+    assert [len(text.split()) for text in salty] == [len(text.split()) for text in plain] == [length] * 9
+    (given,) = texts(Workload(1, prompts=PROMPTS, salt="one"))
+    assert len(given.split()) == len(PROMPTS[0].split()) + 4
+
+
+def test_later_turns_have_no_salt():
+    plan = Workload(4, prompts=PROMPTS, turns=2, salt="one").plan(ClosedLoop(1))
+    assert [request.messages[0][1].endswith("rain.") for request in plan] == [True, False] * 2
+    assert plan[1].messages[0][1] == PROMPTS[1]
+
+
+def test_a_salt_has_a_bound():
+    with pytest.raises(InvalidRequestError, match="salt may have 64 letters, got 65"):
+        Workload(salt="x" * 65)

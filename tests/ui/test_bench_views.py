@@ -6,6 +6,7 @@ import csv
 import io
 import re
 from copy import deepcopy
+from html import escape
 from xml.etree import ElementTree
 
 import pytest
@@ -14,7 +15,14 @@ from myserve_ui.bench.device_table import DEVICES
 from myserve_ui.ui.bench_comparison_view import comparison_view, differences_view, signed
 from myserve_ui.ui.bench_plots import distribution_plots, load_plots, percentile_plots, short_load
 from myserve_ui.ui.bench_results import csv_file, json_file, requests_file
-from myserve_ui.ui.bench_roofline_plot import Work, decode_point, prefill_point, roofline_plot, works_of
+from myserve_ui.ui.bench_roofline_plot import (
+    Work,
+    decode_point,
+    prefill_point,
+    roofline_plot,
+    words_above_roof,
+    works_of,
+)
 from myserve_ui.ui.bench_tables import decimal, failures_view, requests_csv, results_csv, results_table
 from myserve_ui.ui.bench_timeline import pieces_of, timelines
 from myserve_ui.ui.bench_view import plots_view, summary_view
@@ -169,6 +177,54 @@ def test_more_than_the_roofline_is_explained(document):
     assert "busy" not in summary_view(document)
 
 
+def test_the_cached_share_is_a_column_a_sentence_and_in_every_csv(document):
+    changed = deepcopy(document)
+    changed["rows"][0] |= {"cached_tokens": 168, "cached_share": 0.19}
+    changed["requests"][0]["cached_tokens"] = 7
+    assert results_table(changed)["cached"].tolist()[:2] == ["19 %", "–"]
+    assert next(csv.DictReader(io.StringIO(results_csv(changed))))["cached_share"] == "0.19"
+    assert next(csv.DictReader(io.StringIO(requests_csv(changed))))["cached_tokens"] == "7.0"
+    assert "19 % of the prompt tokens cached" in summary_view({**changed, "rows": changed["rows"][:1]})
+
+
+def test_the_salt_is_told(document):
+    for salt, words in (("3f", "salt 3f"), ("", "no salt: prompts that a server kept")):
+        assert words in summary_view({**document, "settings": {**document["settings"], "salt": salt}})
+
+
+def test_what_was_cached_is_left_out_of_prefill():
+    row, work = prefill_row(), WORK
+    assert prefill_point({**row, "cached_share": 0.75}, work).y == pytest.approx(prefill_point(row, work).y / 4)
+    assert "25 tokens in 50.0 ms, 75 more were cached" in prefill_point({**row, "cached_share": 0.75}, work).title
+    assert prefill_point({**row, "cached_share": 1.0}, work) is None
+
+
+@pytest.mark.parametrize(
+    ("share", "words"),
+    [
+        (None, "does not tell how many prompt tokens were cached"),
+        (0.0, "of the roof: the machine was measured as slower"),
+        (0.5, "50 % of its prompt tokens were cached and are left out, so the machine was measured as slower"),
+    ],
+)
+def test_a_point_above_the_roof_is_explained(document, share, words):
+    changed = deepcopy(document)
+    assert words_above_roof(changed) == []
+    changed["rows"][0] |= {"cached_share": share, "ttft_ms": {**changed["rows"][0]["ttft_ms"], "p50": 0.1}}
+    (sentence,) = words_above_roof(changed)
+    assert sentence.startswith("tiny, full precision, 1 at once: prefill at") and words in sentence
+    assert escape(sentence) in plots_view(changed)
+
+
+def test_a_caution_stands_below_a_comparison():
+    changed = comparison()
+    changed["rows"][0]["caution"] = "19 % <b>"
+    assert "19 % &lt;b&gt;" in comparison_view(changed) and "19 % &lt;b&gt;" in differences_view(
+        {"differences": changed["rows"]}
+    )
+    assert "role=" not in comparison_view(comparison())
+
+
 def test_failures_are_counted_by_what_was_said(document):
     html = failures_view(document)
     assert html.count("<li>") == 2 and "1 × HTTP 500" in html
@@ -207,9 +263,11 @@ def test_the_roofline_places_each_run_under_the_roof(document):
     assert works_of({"rooflines": {"tiny": {"flops_per_s": 1}}}) == {}
 
 
-def test_points_of_the_roofline_follow_the_formulas():
-    work = Work(bytes_per_s=1e9, flops_per_s=1e12, bytes_per_step=1e6, kv_bytes_per_token=100, num_parameters=500_000)
-    row = {
+WORK = Work(bytes_per_s=1e9, flops_per_s=1e12, bytes_per_step=1e6, kv_bytes_per_token=100, num_parameters=500_000)
+
+
+def prefill_row():
+    return {
         **bench_document(loads=[CLOSED[0]])["rows"][0],
         "completed": 10,
         "output_throughput": 200.0,
@@ -218,6 +276,10 @@ def test_points_of_the_roofline_follow_the_formulas():
         "output_tokens": 400,
         "ttft_ms": {"p50": 50.0},
     }
+
+
+def test_points_of_the_roofline_follow_the_formulas():
+    row, work = prefill_row(), WORK
     decode, prefill = decode_point(row, work), prefill_point(row, work)
     assert decode.y == pytest.approx(2 * 500_000 * 200)
     assert decode.x == pytest.approx(2 * 500_000 * 4 / (1e6 + 4 * 120 * 100))
