@@ -21,7 +21,7 @@ def read_prompts(path: Path) -> tuple[str, ...]:
     """
     text = _read_text(path)
     entries = _entries(text, path)
-    prompts = [line.strip() for line in text.splitlines()] if entries is None else list(_prompts(entries, path.name))
+    prompts = _lines(text) if entries is None else list(_prompts(entries, path.name))
     if not any(prompts):
         raise _refusal(f"{path.name} holds no prompt; write one a line.")
     return tuple(prompt for prompt in prompts if prompt)

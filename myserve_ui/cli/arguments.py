@@ -67,7 +67,7 @@ def read_text(path: str | None, default: Path) -> str:
     """The text of a file. Raises InvalidRequestError for one that cannot be read, or is not UTF-8."""
     source = Path(path) if path is not None else default
     try:
-        return source.read_text(encoding="utf-8")
+        return source.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise InvalidRequestError(f"{source} is not UTF-8 text (byte {error.start}); save it as UTF-8.") from None
     except OSError as error:

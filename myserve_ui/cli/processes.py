@@ -19,6 +19,11 @@ from myserve_ui.errors import ModelLoadError
 
 ROOT = Path(__file__).resolve().parents[2]
 READY_WORD = "ready: "
+RUN_COMMAND = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); from myserve_ui.cli.commands import main; "
+    "sys.exit(main(sys.argv[1:]))"
+)
+"""`python -m myserve_ui` from any folder; its first argument is where the package is."""
 START_SECONDS, PAGE_SECONDS, END_SECONDS, POLL_SECONDS = 900.0, 60.0, 15.0, 0.5
 
 
@@ -58,7 +63,7 @@ async def running_app(
 
     `with_page`: once the page stands too; building it takes a core for seconds, beside whatever is measured.
     """
-    command = [sys.executable, "app.py", *settings, "--host", "127.0.0.1", "--port", "0"]
+    command = [sys.executable, str(ROOT / "app.py"), *settings, "--host", "127.0.0.1", "--port", "0"]
     async with _process(command) as (process, words):
         url = await _announced(process, words)
         if with_page:
@@ -70,9 +75,10 @@ async def running_app(
 @asynccontextmanager
 async def running_rival(kind: str, settings: Sequence[str], bench: Bench | None = None) -> AsyncIterator[str]:
     """A baseline behind its own door; gives its base URL. Raises ModelLoadError."""
-    command = [sys.executable, "-m", "myserve_ui", "rival", kind, *settings, "--host", "127.0.0.1", "--port", "0"]
-    async with _process(command) as (process, words):
-        yield _seated(await _announced(process, words), process, bench)
+    words = ["rival", kind, *settings, "--host", "127.0.0.1", "--port", "0"]
+    command = [sys.executable, "-c", RUN_COMMAND, str(ROOT), *words]
+    async with _process(command) as (process, last_words):
+        yield _seated(await _announced(process, last_words), process, bench)
 
 
 @asynccontextmanager
@@ -94,11 +100,13 @@ def _seated(url: str, process: asyncio.subprocess.Process, bench: Bench | None) 
 async def _process(
     command: Sequence[str], *, announces: bool = True
 ) -> AsyncIterator[tuple[asyncio.subprocess.Process, IO[bytes]]]:
-    """The process, and the file that keeps its words; standard output is read only from one that announces itself."""
+    """The process, and the file that keeps its words; standard output is read only from one that announces itself.
+
+    It runs in the caller's folder: whatever names a place, an option or the environment, means the same to both.
+    """
     with tempfile.TemporaryFile() as words:
         process = await asyncio.create_subprocess_exec(
             *command,
-            cwd=ROOT,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE if announces else words,
             stderr=words,
@@ -144,7 +152,7 @@ async def _healthy(url: str, process: asyncio.subprocess.Process, words: IO[byte
 def _last_words(words: IO[bytes]) -> str:
     """Why a process ended, in its own words."""
     words.seek(0)
-    lines = [line.strip() for line in words.read().decode(errors="replace").splitlines() if line.strip()]
+    lines = [line.strip() for line in words.read().decode(errors="replace").split("\n") if line.strip()]
     return f"it did not start: {lines[-1][:200] if lines else 'it said nothing'}"
 
 

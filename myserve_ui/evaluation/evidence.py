@@ -24,6 +24,7 @@ NOISE_MARGIN = 2.0
 class Verdict(StrEnum):
     IDENTICAL = "identical"
     TIE = "a tie within numerical noise"
+    UNDECIDED = "undecided, the numerical noise could not be measured"
     CHANGED = "quantisation changed the choice"
     DRAWN = "drawn differently from shifted probabilities"
 
@@ -68,10 +69,15 @@ def find_split(first: Sequence[int], second: Sequence[int]) -> int | None:
     return None if len(first) == len(second) else min(len(first), len(second))
 
 
-def judge(margin: float, noise: float, *, greedy: bool) -> Verdict:
-    """What decided at the split: `margin` is the base's log-probability lead of its own token over the candidate's."""
-    if margin <= NOISE_MARGIN * noise:
+def judge(margin: float, noise: float | None, *, greedy: bool) -> Verdict:
+    """What decided at the split: `margin` is the base's log-probability lead of its own token over the candidate's.
+
+    Without a `noise` floor that was measured, a lead may be rounding or not.
+    """
+    if margin <= NOISE_MARGIN * (noise or 0.0):
         return Verdict.TIE
+    if noise is None and greedy:
+        return Verdict.UNDECIDED
     return Verdict.CHANGED if greedy else Verdict.DRAWN
 
 
@@ -85,16 +91,20 @@ async def _score_answer(
     return await on_own_thread(score_tokens, logits[0], logits[1], answer), answer
 
 
-async def _noise_floor(base: RunningEngine, answers: AnswerPair) -> float:
-    """Largest difference that rounding alone makes to the log-probability of a likely token of the base's answer."""
+async def _noise_floor(base: RunningEngine, answers: AnswerPair) -> float | None:
+    """Largest difference that rounding alone makes to the log-probability of a likely token of the base's answer.
+
+    None if it could not be measured: see measure_noise.
+    """
     if not answers.base:
         return 0.0
     ids = [*answers.prompt, *answers.base]
-    return float((await measure_noise(base, ids, first_scored=len(answers.prompt))).max_difference.max())
+    noise = await measure_noise(base, ids, first_scored=len(answers.prompt))
+    return None if noise is None else float(noise.max_difference.max())
 
 
 async def _explain_split(
-    base: RunningEngine, candidate: RunningEngine, answers: AnswerPair, noise: float
+    base: RunningEngine, candidate: RunningEngine, answers: AnswerPair, noise: float | None
 ) -> dict[str, Any] | None:
     index = find_split(answers.base, answers.candidate)
     if index is None or index >= min(len(answers.base), len(answers.candidate)):

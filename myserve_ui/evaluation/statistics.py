@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 import torch
 
+from myserve_ui.errors import GenerationFailedError
+
+LARGEST_LOSS = 500.0
 PER_MILLE = {"median": 500, "p90": 900, "p95": 950, "p99": 990, "p999": 999}
 
 
@@ -27,8 +30,16 @@ def estimate(values: torch.Tensor) -> Estimate:
 
 
 def perplexity(nll: torch.Tensor) -> Estimate:
-    """exp of the mean loss, with SE(PPL) = PPL x SE(mean loss), its first-order propagation."""
+    """exp of the mean loss, with SE(PPL) = PPL x SE(mean loss), its first-order propagation.
+
+    Raises GenerationFailedError for a loss whose exponential is no number any more.
+    """
     mean = estimate(nll)
+    if not mean.value <= LARGEST_LOSS:
+        raise GenerationFailedError(
+            f"The mean loss is {mean.value:.3g} nats and may be {LARGEST_LOSS:g}: the model's logits are out of all "
+            "bounds, so its weights may be damaged."
+        )
     value = math.exp(mean.value)
     return Estimate(value, value * mean.se)
 

@@ -28,7 +28,7 @@ def _is_jinja(setting: str) -> bool:
 
 def _read_file(setting: str) -> str:
     try:
-        return Path(setting).expanduser().read_text(encoding="utf-8")
+        return Path(setting).expanduser().read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError):
         raise ModelLoadError(
             "--chat-template or MYSERVE_CHAT_TEMPLATE is no readable file and no Jinja template: "

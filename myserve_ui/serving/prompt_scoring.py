@@ -26,11 +26,12 @@ async def score_prompt(
     *,
     first_scored: int = 1,
     companion: Sequence[int] = (),
-) -> None:
+) -> bool:
     """Give `on_logits` the logits that lead up to each of `token_ids` from `first_scored` on; returns when done.
 
     A `companion`, a shorter prompt, enters the engine first and shares the first step, for a batch of another shape;
-    nothing is then taken from the prefix cache, so that it is computed in that shape too.
+    nothing is then taken from the prefix cache, so that it is computed in that shape too. Whether it did is returned:
+    where the engine has one place left, or no room in the step, they follow each other.
     Raises ContextLengthExceededError, OverloadedError, EngineDeadError, or GenerationFailedError if a step fails.
     Leaving (cancellation) ends the work in the engine.
     """
@@ -39,10 +40,13 @@ async def score_prompt(
     if companion:
         requests.insert(0, _request(engine, companion, _ignore, first_scored=len(companion)))
         requests = [replace(request, cache_prompt=False) for request in requests]
+    begun: dict[int, float | None] = {}
     async with StreamGroup(engine.thread.submit(requests, partial(_open_stream, engine))) as group:
-        async for _index, output in group.outputs():
+        async for index, output in group.outputs():
+            begun[index] = output.timings.scheduled
             if output.finish_reason is FinishReason.ERROR:
                 raise GenerationFailedError(output.error or "The engine failed while it scored the text.")
+    return bool(companion) and begun.get(0) is not None and begun.get(0) == begun.get(1)  # the time of their first step
 
 
 def _request(

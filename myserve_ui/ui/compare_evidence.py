@@ -45,9 +45,16 @@ def verdict_sentences(evidence: Mapping[str, Any]) -> tuple[str, str]:
     return (
         verdict[0].upper() + verdict[1:],
         f"At token {split['index'] + 1} the base chose {_quoted(split['base_token'])} and the candidate "
-        f"{_quoted(split['candidate_token'])}. The base prefers its own choice by {split['margin']:.3g} nats; rounding "
-        f"alone, the base against itself in another batch, moves a log-probability by up to {noise:.1g} nats.",
+        f"{_quoted(split['candidate_token'])}. The base prefers its own choice by {split['margin']:.3g} nats; "
+        f"{_rounding_words(noise)}.",
     )
+
+
+def _rounding_words(noise: float | None) -> str:
+    if noise is None:
+        return "how far rounding alone moves a log-probability could not be measured: no batch had another shape"
+    how_far = f"{noise:.1g} nats"
+    return f"rounding alone, the base against itself in another batch, moves a log-probability by up to {how_far}"
 
 
 def _verdict(evidence: Mapping[str, Any]) -> str:

@@ -95,7 +95,7 @@ class FidelityPanel:
     def on_text(self, data: bytes) -> Updates:
         """Take an uploaded text into the box; one that is not UTF-8 leaves the box as it is."""
         try:
-            return {self._text: data.decode("utf-8"), self._progress: ""}
+            return {self._text: data.decode("utf-8-sig"), self._progress: ""}
         except UnicodeDecodeError as error:
             return {self._progress: problem(f"The file is not UTF-8 text (byte {error.start}); save it as UTF-8.")}
 

@@ -98,7 +98,7 @@ def read_params(values: Mapping[str, Any]) -> SamplingParams:
         min_p=_number("min_p", values["min_p"]),
         seed=read_seed(values["seed"]),
         max_tokens=int(_number("max_tokens", values["max_tokens"])),
-        stop=tuple(line.replace("\\n", "\n") for line in str(values["stop"] or "").splitlines() if line),
+        stop=tuple(line.replace("\\n", "\n") for line in str(values["stop"] or "").split("\n") if line),
     )
 
 

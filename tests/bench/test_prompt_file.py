@@ -15,6 +15,7 @@ ONE, TWO = ({"conversations": [{"from": "human", "value": word}, {"value": "answ
     [
         ("prompts", "one\n\n two \n"),
         ("prompts.txt", "\ufeffone\r\ntwo"),
+        ("prompts.txt", "one\rtwo"),
         ("prompts", json.dumps(["one", "two"])),
         ("prompts.json", json.dumps([ONE, {"conversations": []}, TWO], indent=1)),
         ("prompts.jsonl", f'{json.dumps(ONE)}\n\n"two"\n'),
@@ -24,6 +25,19 @@ ONE, TWO = ({"conversations": [{"from": "human", "value": word}, {"value": "answ
 def test_prompts_are_read_from_lines_and_json(tmp_path, name, content):
     (tmp_path / name).write_text(content, encoding="utf-8", newline="")
     assert read_prompts(tmp_path / name) == ("one", "two")
+
+
+@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e"])
+@pytest.mark.parametrize("name", ["prompts.txt", "prompts.jsonl", "prompts.json"])
+def test_only_line_ends_end_a_prompt(tmp_path, separator, name):
+    prompts = (f"one{separator}more", "two")
+    written = {
+        "prompts.txt": "\n".join(prompts),
+        "prompts.json": json.dumps(prompts, ensure_ascii=False),
+        "prompts.jsonl": "\n".join(json.dumps(prompt, ensure_ascii=False) for prompt in prompts),
+    }
+    (tmp_path / name).write_text(written[name], encoding="utf-8")
+    assert read_prompts(tmp_path / name) == prompts
 
 
 def test_a_single_conversation_is_one_prompt(tmp_path):

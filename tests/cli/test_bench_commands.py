@@ -219,6 +219,13 @@ async def test_an_app_that_does_not_start_is_one_sentence(capsys) -> None:
     assert "There is no file model.gguf" in capsys.readouterr().err.splitlines()[-1]
 
 
+async def test_a_folder_beside_the_command_is_found_by_the_app_that_it_starts(tmp_path, monkeypatch, capsys) -> None:
+    (tmp_path / "llama").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert await bench("--model", "./llama", *SMALL) == 1
+    assert "no folder" not in (words := capsys.readouterr().err.splitlines()[-1]) and "llama" in words
+
+
 async def test_a_command_that_is_ended_ends_the_app_that_it_started(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "myserve_ui", "bench", "--force-echo", "--requests", "5000", "--no-save"]
     process = await asyncio.create_subprocess_exec(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from myserve_ui.cli.arguments import read_text
 from myserve_ui.cli.commands import main
 
 TEXT = "The quick brown fox jumps over the lazy dog."
@@ -64,6 +65,12 @@ def test_a_text_that_is_not_utf8_is_refused(tmp_path: Path, capsys) -> None:
     (tmp_path / "latin.txt").write_bytes("Überfall".encode("latin-1"))
     assert main(["fidelity", "--text", str(tmp_path / "latin.txt"), *ECHO]) == 2
     assert "not UTF-8 text (byte 0)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_a_byte_order_mark_is_no_text(mark: str, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text(f"{mark}one\u2028two\x0c", encoding="utf-8")
+    assert read_text(str(tmp_path / "text"), Path()) == "one\u2028two\x0c"
 
 
 def test_help_is_quick_and_names_the_commands() -> None:

@@ -7,7 +7,7 @@ import sys
 
 import psutil
 
-from myserve_ui.cli.processes import Bench
+from myserve_ui.cli.processes import ROOT, RUN_COMMAND, Bench, _announced, _process
 
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(60)"]
 
@@ -40,3 +40,17 @@ async def test_only_the_one_whose_turn_it_is_may_run():
             process.kill()
             await process.wait()
     bench.let_all_play()  # of those that are gone, nothing is asked
+
+
+async def test_what_is_started_runs_where_the_command_was_given(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    script = "import os; print('ready:', os.getcwd(), flush=True)"
+    async with _process([sys.executable, "-c", script]) as (process, words):
+        assert await _announced(process, words) == str(tmp_path)
+
+
+async def test_the_package_is_found_from_any_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    async with _process([sys.executable, "-c", RUN_COMMAND, str(ROOT), "--help"]) as (process, _words):
+        output, _ = await process.communicate()
+        assert (process.returncode, b"python -m myserve_ui COMMAND" in output) == (0, True)

@@ -5,6 +5,8 @@ import pytest
 from myserve_ui.core.requests import CompletionRequest
 from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.evaluation.evidence import AnswerPair, Verdict, explain, find_split, judge
+from myserve_ui.serving.engine_builder import EngineLimits
+from tests.conftest import chat_request
 from tests.evaluation.test_fidelity import load
 
 
@@ -38,6 +40,31 @@ async def engines(service):
         async for _progress in service.load(name):
             pass
     return service._pool.engine("llama"), service._pool.engine("rough")
+
+
+def test_a_lead_over_a_noise_that_nobody_measured_is_no_verdict():
+    assert judge(0.5, None, greedy=True) is Verdict.UNDECIDED
+    assert judge(-1e-9, None, greedy=True) is Verdict.TIE
+    assert judge(0.5, None, greedy=False) is Verdict.DRAWN
+
+
+@pytest.mark.parametrize("max_num_seqs", [1, 2])
+async def test_an_engine_with_no_place_beside_the_text_claims_no_noise_floor_of_nothing(make_service, max_num_seqs):
+    limits = EngineLimits(debug=True, max_num_seqs=max_num_seqs)
+    service = await make_service("llama", "rough", load=load, limits=limits)
+    base, candidate = await engines(service)
+    prompt = base.loaded.tokenizer.encode("Once upon a time")
+    answers = [await answer(service, name, tuple(prompt)) for name in ("llama", "rough")]
+    if max_num_seqs == 2:
+        chat = chat_request(max_tokens=400, ignore_eos=True)
+        async with await service.start_chat(chat) as neighbour:
+            await anext(neighbour)
+            document = await explain(base, candidate, AnswerPair(prompt, *answers))
+    else:
+        document = await explain(base, candidate, AnswerPair(prompt, *answers))
+    assert document["noise_floor"] is None or document["noise_floor"] > 0
+    if document["noise_floor"] is None:
+        assert document["split"]["verdict"] == Verdict.UNDECIDED
 
 
 async def test_the_split_of_two_precisions_is_explained(service):

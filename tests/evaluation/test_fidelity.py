@@ -6,10 +6,11 @@ import math
 import pytest
 import torch
 
-from myserve_ui.errors import InvalidRequestError, OverloadedError
+from myserve_ui.errors import GenerationFailedError, InvalidRequestError, OverloadedError
 from myserve_ui.evaluation.fidelity import FidelityRequest, FidelityService
 from myserve_ui.evaluation.scoring import collect_logits, measure_noise
 from myserve_ui.models.tiny import build_tiny_loaded_model, build_tiny_model
+from myserve_ui.serving.engine_builder import EngineLimits
 from tests.conftest import chat_request
 
 TEXT = "The quick brown fox jumps over the lazy dog, again and again. " * 4
@@ -109,6 +110,59 @@ async def test_noise_is_measured_in_batches_of_another_shape(service, length):
     alone, beside = shapes[:border], shapes[border:]
     assert beside[0][0] == min(37, length)
     assert [sum(step) for step in alone] != [sum(step) for step in beside]
+
+
+@pytest.mark.parametrize("length", [20, 128, 200])
+async def test_noise_is_measured_without_a_neighbour_where_there_is_no_place_for_one(make_service, length):
+    service = await make_service("llama", load=load, limits=EngineLimits(debug=True, max_num_seqs=1))
+    engine = service._pool.engine("llama")
+    runner, shapes = engine.thread._engine.runner, []
+    forward = runner.forward
+
+    def spy(batch):
+        shapes.append([chunk.length for chunk in batch.chunks])
+        return forward(batch)
+
+    runner.forward = spy
+    noise = await measure_noise(engine, [5] * length)
+    assert max(map(len, shapes)) == 1
+    assert sum(map(sum, shapes)) == 3 * length + 2 * min(37, length)
+    assert noise is None or noise.max_difference.max() > 0
+
+
+async def test_noise_is_not_measured_where_nothing_longer_fits(make_service):
+    limits = EngineLimits(debug=True, max_num_seqs=1, max_model_len=64)
+    service = await make_service("llama", load=load, limits=limits)
+    assert await measure_noise(service._pool.engine("llama"), [5] * 64) is None
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("side", ["base", "candidate"])
+async def test_values_that_are_not_numbers_end_a_report_with_a_sentence(service, value, side):
+    name = {"base": "llama", "candidate": "rough"}[side]
+    async for _progress in service.load(name):
+        pass
+    runner = service._pool.engine(name).thread._engine.runner
+    forward = runner.forward
+
+    def broken(batch):
+        logits = forward(batch).clone()
+        logits[len(logits) // 2] = value
+        return logits
+
+    runner.forward = broken
+    with pytest.raises(GenerationFailedError, match=f"{name} computed values that are not numbers before token"):
+        await report(service)
+
+
+async def test_a_loss_beyond_all_bounds_ends_a_report_with_a_sentence(service):
+    async for _progress in service.load("llama"):
+        pass
+    runner = service._pool.engine("llama").thread._engine.runner
+    forward = runner.forward
+    runner.forward = lambda batch: forward(batch) * 1e30
+    with pytest.raises(GenerationFailedError, match=r"mean loss|no score"):
+        await report(service, candidate="llama")
 
 
 async def test_only_the_tokens_asked_for_are_scored(service):

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from myserve_ui.errors import GenerationFailedError
 from myserve_ui.evaluation.statistics import estimate, percentiles, perplexity
 from myserve_ui.evaluation.token_scores import score_tokens
 
@@ -66,3 +67,21 @@ def test_standard_errors_and_percentiles_by_hand():
     ranked = percentiles(torch.arange(1, 1001).float())
     assert ranked == {"median": 500, "p90": 900, "p95": 950, "p99": 990, "p999": 999, "max": 1000}
     assert perplexity(torch.full((4,), math.log(7))).value == pytest.approx(7)
+
+
+def test_tokens_that_are_ruled_out_change_nothing():
+    base, candidate = random_logits(5, 3, 12), random_logits(6, 3, 12)
+    ruled_out = [torch.cat([logits, torch.full((3, 4), -math.inf)], dim=-1) for logits in (base, candidate)]
+    plain, padded = score_tokens(base, candidate, [0, 1, 2]), score_tokens(*ruled_out, [0, 1, 2])
+    assert torch.allclose(plain.kld, padded.kld, atol=1e-6)
+    assert torch.equal(plain.nll_candidate, padded.nll_candidate)
+    assert torch.allclose(plain.max_difference, padded.max_difference)
+
+
+@pytest.mark.parametrize(("side", "number"), [(0, 2), (1, 1)])
+def test_a_token_that_cannot_be_has_no_score(side, number):
+    """What the candidate alone rules out makes the divergence infinite at every token."""
+    logits = [random_logits(5, 3, 12), random_logits(6, 3, 12)]
+    logits[side] = logits[side].index_fill(1, torch.tensor([5]), -math.inf)
+    with pytest.raises(GenerationFailedError, match=f"Scored token {number} has no score"):
+        score_tokens(*logits, [0, 5, 2])

@@ -14,6 +14,7 @@ from myserve_ui.evaluation.plain_words import caveats, speed_words
 from myserve_ui.serving.compare_service import Side, SideAnswer
 from myserve_ui.ui.charts import log_curve, log_histogram
 from myserve_ui.ui.compare_evidence import evidence_view, verdict_sentences
+from myserve_ui.ui.compare_fidelity import FidelityPanel
 from myserve_ui.ui.compare_memory_view import MemorySide, memory_view
 from myserve_ui.ui.compare_panes import pane, stopped
 from myserve_ui.ui.compare_report import headline, progress_bar, report_view
@@ -107,6 +108,11 @@ def test_the_explanation_names_both_tokens_the_margin_and_the_noise() -> None:
     assert "0.7 nats" in explanation and "1e-05" in explanation
 
 
+def test_a_noise_that_was_not_measured_is_told_as_such() -> None:
+    explanation = verdict_sentences(evidence(noise_floor=None))[1]
+    assert "could not be measured" in explanation and "up to" not in explanation
+
+
 def test_chips_are_escaped_have_their_numbers_and_mark_the_split_once_on_each_side() -> None:
     html = evidence_view({"evidence": evidence(), "measured": ["fast <i>"]})
     assert html.count("chip split") == 2
@@ -183,3 +189,9 @@ def test_caveats_say_what_both_notes_share_once() -> None:
     assert words.count("From a 4-bit file.") == 1 and "Rounded." in words
     assert any("slower than full precision" in sentence for sentence in words)
     assert caveats(base, base) == ["From a 4-bit file."]
+
+
+def test_a_byte_order_mark_of_an_uploaded_text_is_no_text() -> None:
+    panel = FidelityPanel.__new__(FidelityPanel)
+    panel._text, panel._progress = "text", "progress"
+    assert panel.on_text(b"\xef\xbb\xbfone\xe2\x80\xa8two") == {"text": "one\u2028two", "progress": ""}

@@ -24,6 +24,8 @@ def controls() -> Iterator[Controls]:
 
 
 def test_the_sidebar_becomes_sampling_params() -> None:
+    params = read_params({**VALUES, "stop": "a\u2028b\x0c"})
+    assert params.stop == ("a\u2028b\x0c",)
     params = read_params({**VALUES, "seed": " 42 ", "stop": "END\n\\n\\n\n"})
     assert (params.temperature, params.top_p, params.top_k, params.min_p) == (0.7, 0.95, 0, 0.05)
     assert (params.max_tokens, params.seed, params.stop) == (512, 42, ("END", "\n\n"))
