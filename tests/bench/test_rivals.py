@@ -115,3 +115,14 @@ def test_medians_are_of_the_rounds():
     assert (result["output_throughput"], result["ttft_ms"], result["tpot_ms"]) == (2.0, 20, None)
     assert result["ttft_p95_ms"] == 40
     assert result["rounds"] == [1.0, 100.0, 2.0]
+
+
+async def test_a_match_begins_its_prompts_with_words_of_its_own(street):
+    contents = []
+    for _ in range(2):
+        before = len(street.servers["ours"].bodies)
+        await play(street, contestant("ours"), contestant("theirs"), rounds=1)
+        contents.append({body["messages"][0]["content"] for body in street.servers["ours"].bodies[before:]})
+        assert contents[-1] <= {body["messages"][0]["content"] for body in street.servers["theirs"].bodies}
+    beginnings = [{tuple(text.split()[:4]) for text in found} for found in contents]
+    assert not beginnings[0] & beginnings[1]
