@@ -48,5 +48,5 @@ def choose_device_map(
 
 def _needed_bytes(checkpoint: Checkpoint, entry: CatalogEntry, dtype: torch.dtype) -> int:
     if checkpoint.is_quantized:
-        return sum(path.stat().st_size for path in checkpoint.folder.glob("*.safetensors"))
+        return checkpoint.weight_bytes
     return int(checkpoint.num_parameters * BYTES_PER_PARAMETER.get(entry.precision, dtype.itemsize))
