@@ -68,7 +68,7 @@ def read_headers(files: Iterable[Path], name: str) -> dict[str, StoredTensor]:
                     part = tensors.get_slice(key)
                     stored[key] = StoredTensor(path, part.get_dtype(), tuple(part.get_shape()))
         except SafetensorError as error:
-            raise ModelLoadError(f"{path.name} of {name} {_what_it_is(path)}.") from error
+            raise ModelLoadError(f"{path.name} of {name} {what_it_is(path)}.") from error
     return stored
 
 
@@ -136,7 +136,7 @@ def _dangling(links: str, name: str) -> str:
     return f"{links} of {name} is a link to a file that is not there: copy the file itself, or download it again."
 
 
-def _what_it_is(path: Path) -> str:
+def what_it_is(path: Path) -> str:
     """What a file that is no safetensors is in truth, with what to do."""
     with path.open("rb") as file:
         begin = file.read(FIRST_BYTES)
