@@ -18,8 +18,10 @@ CLOSE = 1e-3
 
 def restore_rope_factors(file: GgufFile, config: PretrainedConfig) -> None:
     """Write into `config` what the factors of `file` say. Raises ModelLoadError if they say something else."""
-    factors = file.numbers(ROPE_FACTORS)
-    if factors is None or bool((factors == 1).all()):
+    if (stored := file.find(ROPE_FACTORS)) is None:
+        return
+    factors = stored.numbers().float()
+    if bool((factors == 1).all()):
         return
     rope = dict(getattr(config, "rope_parameters", None) or {})
     theta = rope.get("rope_theta")
