@@ -27,10 +27,11 @@ from myserve_ui.models.freed_memory import return_freed_memory
 from myserve_ui.models.gguf_conversion import convert_gguf
 from myserve_ui.models.hub import Hub, fetch_from_hub
 from myserve_ui.models.int4_model import pack_int4
-from myserve_ui.models.load_errors import explain_file_errors, explain_load_errors
+from myserve_ui.models.load_errors import explain_load_errors
 from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.models.memory import count_kv_bytes_per_token, measure_memory
 from myserve_ui.models.module_reading import read_module, refuse_other_precisions
+from myserve_ui.models.packed_share import note_of_kept
 from myserve_ui.models.placement import check_room, choose_device_map
 from myserve_ui.models.progress import OnProgress, ignore_progress
 from myserve_ui.models.quantization import (
@@ -40,6 +41,7 @@ from myserve_ui.models.quantization import (
 )
 from myserve_ui.models.quiet import quiet_libraries
 from myserve_ui.models.tokenizer import HuggingFaceTokenizer
+from myserve_ui.models.tokenizer_files import check_tokenizer_files, explain_tokenizer_errors
 from myserve_ui.models.tokenizer_shelf import TokenizerShelf
 from myserve_ui.models.weight_numbers import check_numbers
 
@@ -118,7 +120,8 @@ def fetch_model(source: ModelSource, options: LoadOptions, on_progress: OnProgre
 def _read_tokenizer(name: str, checkpoint: Checkpoint, options: LoadOptions, template: str | None) -> _Tokenizer:
     """A second of work that wants little but Python's lock, while the weights want little but processors."""
     shelf, vocab_size = options.tokenizers, getattr(checkpoint.config.get_text_config(), "vocab_size", None)
-    with explain_file_errors(f"The tokenizer of {name}"):
+    check_tokenizer_files(checkpoint.folder, name)
+    with explain_tokenizer_errors(checkpoint.folder, name):
         whole = shelf.read(checkpoint.folder, template=template, trust_remote_code=options.trust_remote_code)
     return _Tokenizer(whole, None if vocab_size is None else shelf.serve(whole, vocab_size=vocab_size))
 
@@ -166,7 +169,7 @@ def _load_module(
 ) -> PreTrainedModel:
     """The module as it is read. Raises ModelLoadError."""
     read_as = dtype_to_read(entry.precision, dtype, stored=checkpoint.dtype)
-    check_room(checkpoint, entry, device=device, dtype=read_as)
+    check_room(checkpoint, entry, device=device, read_as=read_as, served_as=dtype)
     device_map = choose_device_map(checkpoint, entry, options.device, device=device, dtype=read_as)
     return read_module(
         checkpoint, entry, dtype=dtype, device_map=device_map, trust_remote_code=options.trust_remote_code
@@ -190,6 +193,7 @@ def _describe(
     served = options.tokenizers.serve(tokenizer.whole, vocab_size=vocab_size)
     info = replace(
         entry.info(),
+        note=" ".join(filter(None, (entry.note, note_of_kept(memory)))) or None,
         state=LoadState.READY,
         dtype=str(dtype).removeprefix("torch."),
         device=str(device),
@@ -208,7 +212,7 @@ def _describe(
         eos_token_ids=find_end_tokens(model, tokenizer.whole),
         context_length=context_length,
         bos_token_id=tokenizer.whole.bos_token_id,
-        defaults=find_sampling_defaults(model),
+        defaults=find_sampling_defaults(entry.source.name, model),
         dtype=dtype,
         device=device,
         memory=memory,
