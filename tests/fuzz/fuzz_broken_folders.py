@@ -51,14 +51,14 @@ def trial(rng: random.Random) -> None:
         if rng.random() < 0.3:
             shard(folder)
         breaks = rng.choices(BREAKS, k=rng.choice((1, 1, 2, 3)))
-        may_differ = any([each(folder, rng) for each in breaks])
+        differing = [each(folder, rng) for each in breaks]
         try:
             logits = _logits(_load(folder))
         except ModelLoadError as error:
             _check_sentence(error.message, place)
             return
         assert logits.isfinite().all()
-        if not may_differ:
+        if not any(differing):
             assert logits.shape == _expected().shape and torch.equal(logits, _expected()), "served as another model"
 
 
