@@ -2,67 +2,95 @@
 
 from __future__ import annotations
 
-import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 from transformers import AutoConfig, PretrainedConfig
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
 from myserve_ui.errors import ModelLoadError
+from myserve_ui.models.config_values import check_config_values, check_generation_config
+from myserve_ui.models.json_files import read_json_object
 from myserve_ui.models.load_errors import explain_file_errors
+from myserve_ui.models.stored_form import find_stored_form
+from myserve_ui.models.weight_files import DTYPES, StoredTensor, adapter_alone, find_weight_files, named, read_headers
+
+GENERATION_CONFIG = "generation_config.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A folder that passed: its configuration and how much its weights are."""
+    """A folder that passed: its configuration and what its weights are."""
 
     folder: Path
+    name: str
     config: PretrainedConfig
-    num_parameters: int
-    """Stored numbers; tied tensors are stored once."""
-    dtype: torch.dtype | None
-    """As the configuration states it."""
-    is_quantized: bool
-    """Already in fewer bits on the disk."""
+    tensors: Mapping[str, StoredTensor]
+    """Those of the files that are read; tied ones are stored once."""
+    stored_form: str | None
+    """The form of fewer bits that the weights are in on the disk, such as bitsandbytes; None if they are whole."""
+
+    @property
+    def is_quantized(self) -> bool:
+        """Already in fewer bits on the disk."""
+        return self.stored_form is not None
+
+    @property
+    def num_parameters(self) -> int:
+        """Stored numbers."""
+        return sum(math.prod(tensor.shape) for tensor in self.tensors.values())
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of the files that are read."""
+        return sum(path.stat().st_size for path in {tensor.file for tensor in self.tensors.values()})
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """In which all numbers are stored, whatever the configuration says; None if there are several."""
+        dtypes = {DTYPES.get(tensor.dtype) for tensor in self.tensors.values() if tensor.dtype not in ("BOOL", "I64")}
+        return dtypes.pop() if len(dtypes) == 1 else None
 
 
 def read_checkpoint(folder: Path, name: str, *, trust_remote_code: bool) -> Checkpoint:
     """Check `folder` and read its configuration. Raises ModelLoadError that says what is wrong with `name`."""
     raw = _read_config_file(folder, name)
+    check_config_values(raw, name)
     _check_code(raw, name, trust_remote_code)
+    form = find_stored_form(raw, name)
     config = _parse_config(folder, raw, name, trust_remote_code)
     _check_causal(config, raw, name)
-    weights = sorted(folder.glob("*.safetensors"))
-    if not weights:
-        raise ModelLoadError(f"{name} has no safetensors weights: choose a model that has, or convert it.")
-    dtype = getattr(config.get_text_config(), "dtype", None) or getattr(config, "dtype", None)
-    return Checkpoint(
-        folder=folder,
-        config=config,
-        num_parameters=_count_stored(weights),
-        dtype=dtype if isinstance(dtype, torch.dtype) else None,
-        is_quantized="quantization_config" in raw,
-    )
+    if (folder / GENERATION_CONFIG).exists():
+        check_generation_config(read_json_object(folder / GENERATION_CONFIG, name), name)
+    tensors = read_headers(find_weight_files(folder, name), name)
+    return Checkpoint(folder, name, config, tensors, form)
 
 
 def _read_config_file(folder: Path, name: str) -> dict[str, Any]:
     if not folder.is_dir():
         raise ModelLoadError(f"There is no folder {name!r}: check --model or MYSERVE_MODEL.")
     try:
-        raw = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        return read_json_object(folder / "config.json", name)
     except FileNotFoundError:
-        raise ModelLoadError(f"{name} has no config.json, so it is no transformers model.") from None
-    except ValueError:
-        raise ModelLoadError(f"The config.json of {name} is damaged: download or copy it again.") from None
-    if not isinstance(raw, dict):
-        raise ModelLoadError(f"The config.json of {name} is damaged: download or copy it again.")
-    return raw
+        raise ModelLoadError(_why_no_config(folder, name)) from None
+
+
+def _why_no_config(folder: Path, name: str) -> str:
+    files = {path.name for path in folder.iterdir()}
+    if "adapter_config.json" in files:
+        return adapter_alone(name)
+    if ggufs := {file for file in files if file.lower().endswith(".gguf")}:
+        return f"{name} holds GGUF files ({named(ggufs)}): name one of them, with its folder, in --model."
+    if "params.json" in files:
+        return f"{name} is in its maker's own layout (params.json without config.json): choose a copy for transformers."
+    if not files:
+        return f"{name} is empty, without even a config.json: download or copy the model into it."
+    return f"{name} has no config.json, so it is no transformers model: download or copy the whole model."
 
 
 def _check_code(raw: dict[str, Any], name: str, trust_remote_code: bool) -> None:
@@ -78,11 +106,13 @@ def _parse_config(folder: Path, raw: dict[str, Any], name: str, trust_remote_cod
     if raw.get("model_type") not in CONFIG_MAPPING and not (raw.get("auto_map") and trust_remote_code):
         kind = str(raw.get("model_type"))[:40]
         raise ModelLoadError(
-            f"The architecture of {name} ({kind}) is not known to the installed transformers: choose another model."
+            f"The architecture of {name} (model_type {kind}) is not known to the installed transformers: update it, or "
+            "choose another model."
         )
     with explain_file_errors(f"The config.json of {name}"):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code, local_files_only=True)
     assert isinstance(config, PretrainedConfig)
+    config._attn_implementation = None  # the engine brings its own; what was asked for when it was saved may be absent
     return config
 
 
@@ -97,13 +127,7 @@ def _check_causal(config: PretrainedConfig, raw: dict[str, Any], name: str) -> N
     classes = model_class if isinstance(model_class, tuple) else (model_class,)
     expected = {each.__name__ for each in classes if each is not None}
     if not expected or (architecture and architecture not in expected):
-        raise ModelLoadError(f"{name} ({architecture or config.model_type}) is not a causal language model.")
-
-
-def _count_stored(files: list[Path]) -> int:
-    """Numbers in the files' headers; damage shows here, before anything big is read."""
-    total = 0
-    for path in files:
-        with safe_open(path, framework="pt") as tensors:
-            total += sum(math.prod(tensors.get_slice(key).get_shape()) for key in tensors.keys())  # noqa: SIM118
-    return total
+        raise ModelLoadError(
+            f"{name} ({architecture or config.model_type}) is not a causal language model: choose one that is made "
+            "to continue text."
+        )

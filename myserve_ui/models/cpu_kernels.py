@@ -18,7 +18,7 @@ from myserve_ui.models.lean_layer import ComplexRotary, LeanDecoderLayer, LeanNo
 from myserve_ui.models.packed_linear import can_pack
 from myserve_ui.models.product import Product, ProductFactory
 from myserve_ui.models.progress import OnProgress, ignore_progress
-from myserve_ui.models.stored_embedding import StoredEmbedding, halve_exactly
+from myserve_ui.models.stored_embedding import store_embedding
 
 AT_ONCE = 2
 """Layers that are packed side by side: the kernels' own packing uses one core. Each may stand twice for a moment."""
@@ -131,8 +131,10 @@ def _pack_head(model: PreTrainedModel, dtype: torch.dtype) -> None:
         return
     is_tied = head.weight is embedding.weight
     model.set_output_embeddings(_packed(head.to(dtype) if not is_tied else _untied(head, dtype)))
-    if type(embedding) is nn.Embedding and (half := halve_exactly(embedding.weight.data)) is not None:
-        model.set_input_embeddings(StoredEmbedding(half, dtype, copies_head=is_tied))
+    if (stored := store_embedding(embedding, dtype, copies_head=is_tied)) is not None:
+        model.set_input_embeddings(stored)
+    elif is_tied:
+        embedding.copies_head = True  # for whoever counts parameters
 
 
 def _untied(head: nn.Linear, dtype: torch.dtype) -> nn.Linear:

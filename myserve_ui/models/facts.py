@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+from dataclasses import fields
+
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from myserve_ui.core.sampling_params import SamplingDefaults
-from myserve_ui.errors import ModelLoadError
+from myserve_ui.core.sampling_params import SamplingDefaults, SamplingParams
+from myserve_ui.errors import InvalidRequestError, ModelLoadError
+
+logger = logging.getLogger(__name__)
 
 LENGTH_NAMES = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length", "n_ctx")
 NO_LENGTH_STATED = 2048
@@ -40,18 +45,20 @@ def find_context_length(
     return own if limit is None else limit
 
 
-def find_sampling_defaults(model: PreTrainedModel) -> SamplingDefaults:
-    """What generation_config states; neutral where it states nothing."""
-    neutral, config = SamplingDefaults(), model.generation_config
-    return SamplingDefaults(
-        temperature=_stated(config, "temperature", neutral.temperature),
-        top_p=_stated(config, "top_p", neutral.top_p),
-        top_k=int(_stated(config, "top_k", neutral.top_k)),
-        min_p=_stated(config, "min_p", neutral.min_p),
-        repetition_penalty=_stated(config, "repetition_penalty", neutral.repetition_penalty),
-    )
+def find_sampling_defaults(name: str, model: PreTrainedModel) -> SamplingDefaults:
+    """What the generation_config of the model `name` states; neutral where it states nothing, or what nobody may ask.
 
-
-def _stated(config: object, name: str, neutral: float) -> float:
-    value = getattr(config, name, None)
-    return neutral if value is None else value
+    A client that never sent the value would be told that it is wrong.
+    """
+    stated = {
+        each.name: value
+        for each in fields(SamplingDefaults)
+        if (value := getattr(model.generation_config, each.name, None)) is not None
+    }
+    for key, value in tuple(stated.items()):
+        try:
+            SamplingParams(**{key: value})
+        except InvalidRequestError as error:
+            logger.warning("%s: what its generation_config.json sets is left out: %s", name, error.message)
+            del stated[key]
+    return SamplingDefaults(**stated)

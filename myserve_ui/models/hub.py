@@ -20,6 +20,7 @@ from tqdm.auto import tqdm
 
 from myserve_ui.errors import ModelLoadError
 from myserve_ui.models.progress import OnProgress
+from myserve_ui.models.weight_files import INDEX, WHOLE, adapter_alone
 
 STAGE = "downloading from the hub"
 ANSWER_WITHIN_SECONDS = 10.0
@@ -27,7 +28,8 @@ ANSWER_WITHIN_SECONDS = 10.0
 
 FILES = ("*.safetensors", "*.json", "*.jinja", "*.model", "*.txt")
 CODE = ("*.py",)
-NOT_FILES = ("original/*", "onnx/*", "openvino/*", "gguf/*")
+NOT_FILES = ("original/*", "onnx/*", "openvino/*", "gguf/*", "consolidated*.safetensors")
+"""Other forms of the same weights. Files named consolidated are in the layout of the maker, which nobody reads here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +48,8 @@ def fetch_from_hub(repo: str, hub: Hub, *, with_code: bool, on_progress: OnProgr
     try:
         info = HfApi(endpoint=hub.endpoint, token=hub.token).model_info(repo, timeout=ANSWER_WITHIN_SECONDS)
         names = [sibling.rfilename for sibling in info.siblings or ()]
-        if names and not any(name.endswith(".safetensors") for name in names):
-            raise ModelLoadError(f"{repo} has no safetensors weights: choose a model that has, or convert it.")
+        if names:
+            _refuse_without_weights(repo, set(names))
         return _download(repo, hub, patterns, on_progress)
     except GatedRepoError as error:
         raise ModelLoadError(
@@ -60,6 +62,21 @@ def fetch_from_hub(repo: str, hub: Hub, *, with_code: bool, on_progress: OnProgr
         ) from error
     except (OfflineModeIsEnabled, LocalEntryNotFoundError, TimeoutError, ConnectionError, HTTPError) as error:
         return _find_in_cache(repo, hub, patterns, error)
+
+
+def _refuse_without_weights(repo: str, names: set[str]) -> None:
+    """Before anything is downloaded."""
+    if names & {WHOLE, INDEX}:
+        return
+    if "adapter_config.json" in names:
+        raise ModelLoadError(adapter_alone(repo))
+    if any(name.endswith(".gguf") for name in names):
+        raise ModelLoadError(
+            f"{repo} holds GGUF files: download one of them, and name the file itself with --model or MYSERVE_MODEL."
+        )
+    raise ModelLoadError(
+        f"{repo} has no safetensors weights that transformers reads ({WHOLE}): choose a model that has, or convert it."
+    )
 
 
 def _download(repo: str, hub: Hub, patterns: tuple[str, ...], on_progress: OnProgress) -> Path:

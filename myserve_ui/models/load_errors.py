@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,6 +14,12 @@ from myserve_ui.errors import ModelLoadError, MyServeError
 from myserve_ui.models.system_errors import FULL_DISK, find_errno
 
 logger = logging.getLogger(__name__)
+
+MOST_WORDS = 160
+"""Characters of a library's own words in a sentence."""
+PATH = re.compile(r"(?<![\w/])(~|\.{1,2})?(/[^\s'\"`,;:()]+)+/?|\bhttps?://\S+")
+PIP_INSTALL = re.compile(r"pip install ([\w.\[\]=<>~-]+(?: [\w.\[\]=<>~-]+)*)`")
+CLASS = re.compile(r"<class '([\w.]+)'>")
 
 OUT_OF_MEMORY = ("not enough memory", "out of memory", "can't allocate memory")
 
@@ -25,7 +32,7 @@ def explain_load_errors(name: str) -> Iterator[None]:
     except MyServeError:
         raise
     except Exception as error:
-        sentence = _explain(name, error)
+        sentence = explain(name, error)
         logger.log(logging.DEBUG if sentence else logging.ERROR, "loading %s failed", name, exc_info=True)
         raise ModelLoadError(sentence or _unexplained(name)) from error
 
@@ -38,24 +45,30 @@ def explain_file_errors(what: str) -> Iterator[None]:
     except (MyServeError, ImportError):
         raise
     except Exception as error:
-        if _explain(what, error):
+        if explain(what, error):
             raise  # explain_load_errors, around this, has the better sentence
         logger.debug("reading failed: %s", what, exc_info=True)
         raise ModelLoadError(
-            f"{what} cannot be read ({_in_short(error)}): files are missing or damaged, download or copy them again."
+            f"{what} cannot be read ({in_short(error)}): files are missing or damaged, download or copy them again."
         ) from error
 
 
-def _in_short(error: BaseException) -> str:
-    """What is wrong in the library's words, without a path."""
+def in_short(error: BaseException) -> str:
+    """What is wrong in the library's words, without a path, a class name or a second line."""
     error = error.__cause__ or error
-    line = next(iter(str(error).splitlines()), "").strip().rstrip(".:")
-    return type(error).__name__ if not line or "/" in line else f"{type(error).__name__}: {line[:100]}"
+    words = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    line = next(iter(words.splitlines()), "")
+    if isinstance(error, KeyError) and " " not in line:
+        line = f"{line[:MOST_WORDS]!r} is not known"
+    line = CLASS.sub(r"\1", PATH.sub("...", line)).strip().rstrip(".:")
+    if len(line) > MOST_WORDS:
+        line = line[:MOST_WORDS].rpartition(" ")[0] + " ..."
+    return line or "no reason is given"
 
 
-def _explain(name: str, error: Exception) -> str | None:
+def explain(name: str, error: Exception) -> str | None:
     """A sentence for the kinds of failure that are to be expected. The cache folder explains its own."""
-    if _is_out_of_memory(error):
+    if is_out_of_memory(error):
         return (
             f"{name} does not fit into memory: choose a smaller model, 4 bits with --precision nf4 or "
             "MYSERVE_PRECISION=nf4, or 16 bits with --dtype bf16 or MYSERVE_DTYPE=bf16."
@@ -69,16 +82,20 @@ def _explain(name: str, error: Exception) -> str | None:
             f"The files of {name} may not be read or written: change their permissions, or set HF_HOME to a folder of "
             "your own if they come from the hub."
         )
-    if isinstance(error, ImportError) and error.name:
-        return f"{name} needs a package that is not installed ({error.name}): install it first."
-    return None
+    return _missing_package(name, error) if isinstance(error, ImportError) else None
+
+
+def _missing_package(name: str, error: ImportError) -> str | None:
+    if wanted := PIP_INSTALL.search(str(error)):
+        return f"{name} needs a package that is not installed: run `pip install {wanted[1]}`."
+    return f"{name} needs a package that is not installed ({error.name}): install it first." if error.name else None
 
 
 def _unexplained(name: str) -> str:
     return f"{name} could not be loaded; the log has the details. Try another model or the default one."
 
 
-def _is_out_of_memory(error: Exception) -> bool:
+def is_out_of_memory(error: Exception) -> bool:
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in OUT_OF_MEMORY)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from myserve_ui.core.memory_report import count_weight_traffic
 from myserve_ui.core.model_info import LoadState
@@ -25,20 +27,23 @@ from myserve_ui.models.freed_memory import return_freed_memory
 from myserve_ui.models.gguf_conversion import convert_gguf
 from myserve_ui.models.hub import Hub, fetch_from_hub
 from myserve_ui.models.int4_model import pack_int4
-from myserve_ui.models.load_errors import explain_file_errors, explain_load_errors
+from myserve_ui.models.load_errors import explain_load_errors
 from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.models.memory import count_kv_bytes_per_token, measure_memory
+from myserve_ui.models.module_reading import read_module, refuse_other_precisions
+from myserve_ui.models.packed_share import note_of_kept
 from myserve_ui.models.placement import check_room, choose_device_map
 from myserve_ui.models.progress import OnProgress, ignore_progress
 from myserve_ui.models.quantization import (
     dtype_to_read,
     expanded_itemsize,
-    quantization_config,
     settle_4bit_layers,
 )
 from myserve_ui.models.quiet import quiet_libraries
 from myserve_ui.models.tokenizer import HuggingFaceTokenizer
+from myserve_ui.models.tokenizer_files import check_tokenizer_files, explain_tokenizer_errors
 from myserve_ui.models.tokenizer_shelf import TokenizerShelf
+from myserve_ui.models.weight_numbers import check_numbers
 
 READING = "reading the weights"
 OWN_KERNELS = ("full", "int4")
@@ -83,14 +88,16 @@ def load_model(entry: CatalogEntry, *, options: LoadOptions, on_progress: OnProg
         template = None if options.chat_template is None else read_chat_template(options.chat_template)
         folder = fetch_model(entry.source, options, on_progress)
         checkpoint = read_checkpoint(folder, name, trust_remote_code=options.trust_remote_code)
+        refuse_other_precisions(checkpoint, entry)
         on_progress(READING, None)
         dtype = resolve_dtype(options.dtype, device=device, checkpoint=checkpoint.dtype)
         # Quiet around both threads: each would bring back what it found, which may be the other's quiet.
         with quiet_libraries(), ThreadPoolExecutor(max_workers=1, thread_name_prefix="tokenizer") as beside:
             reading = beside.submit(_read_tokenizer, name, checkpoint, options, template)
-            model = _load_settled(
-                entry, checkpoint, options, dtype=dtype, on_progress=_unless_failed(reading, on_progress)
-            )
+            looking = beside.submit(_check_numbers, entry, checkpoint)
+            told = _unless_failed((reading, looking), on_progress)
+            model = _load_settled(entry, checkpoint, options, dtype=dtype, on_progress=told)
+            looking.result()
             tokenizer = reading.result()
         return_freed_memory()
         return _describe(entry, model, tokenizer, options, dtype=dtype)
@@ -113,17 +120,25 @@ def fetch_model(source: ModelSource, options: LoadOptions, on_progress: OnProgre
 def _read_tokenizer(name: str, checkpoint: Checkpoint, options: LoadOptions, template: str | None) -> _Tokenizer:
     """A second of work that wants little but Python's lock, while the weights want little but processors."""
     shelf, vocab_size = options.tokenizers, getattr(checkpoint.config.get_text_config(), "vocab_size", None)
-    with explain_file_errors(f"The tokenizer of {name}"):
+    check_tokenizer_files(checkpoint.folder, name)
+    with explain_tokenizer_errors(checkpoint.folder, name):
         whole = shelf.read(checkpoint.folder, template=template, trust_remote_code=options.trust_remote_code)
     return _Tokenizer(whole, None if vocab_size is None else shelf.serve(whole, vocab_size=vocab_size))
 
 
-def _unless_failed(reading: Future[_Tokenizer], on_progress: OnProgress) -> OnProgress:
+def _check_numbers(entry: CatalogEntry, checkpoint: Checkpoint) -> None:
+    """Of converted weights it is known since they were converted: their checksums are the same."""
+    if entry.source.kind in (SourceKind.HUB, SourceKind.FOLDER):
+        check_numbers(checkpoint, entry.precision)
+
+
+def _unless_failed(beside: Iterable[Future[Any]], on_progress: OnProgress) -> OnProgress:
     """Reports, and raises what has failed beside, so that no weights are packed for nothing."""
 
     def report(stage: str, fraction: float | None = None) -> None:
-        if reading.done():
-            reading.result()
+        for work in beside:
+            if work.done():
+                work.result()
         on_progress(stage, fraction)
 
     return report
@@ -142,45 +157,23 @@ def _load_settled(
         except KernelMismatchError as error:
             logger.warning("%s is served by its own layers, more slowly: %s", entry.source.name, error)
             model = load()
-    _settle(model, entry.precision, dtype, on_progress)
+    if entry.precision == "int4":
+        pack_int4(model, dtype, on_progress=on_progress)
+    elif entry.precision == "nf4" or checkpoint.stored_form == "bitsandbytes":
+        settle_4bit_layers(model)
     return model
 
 
 def _load_module(
     entry: CatalogEntry, checkpoint: Checkpoint, options: LoadOptions, *, device: torch.device, dtype: torch.dtype
 ) -> PreTrainedModel:
-    """The module in eval mode on its device. A tensor missing from the files is an error, never a random one."""
-    if checkpoint.is_quantized and entry.precision != "full":
-        raise PrecisionUnavailableError(f"{entry.source.name} is stored in fewer bits already; ask for it as it is.")
+    """The module as it is read. Raises ModelLoadError."""
     read_as = dtype_to_read(entry.precision, dtype, stored=checkpoint.dtype)
-    check_room(checkpoint, entry, device=device, dtype=read_as)
-    with quiet_libraries():
-        model, report = AutoModelForCausalLM.from_pretrained(
-            checkpoint.folder,
-            config=checkpoint.config,
-            dtype=read_as,
-            device_map=choose_device_map(checkpoint, entry, options.device, device=device, dtype=read_as),
-            quantization_config=quantization_config(entry.precision, dtype),
-            use_safetensors=True,
-            local_files_only=True,
-            trust_remote_code=options.trust_remote_code,
-            output_loading_info=True,
-        )
-    if report["missing_keys"]:
-        raise ModelLoadError(
-            f"The weights of {entry.source.name} are incomplete ({len(report['missing_keys'])} tensors are missing): "
-            "download or copy them again."
-        )
-    assert isinstance(model, PreTrainedModel)
-    return model.eval().requires_grad_(False)
-
-
-def _settle(model: PreTrainedModel, precision: str, dtype: torch.dtype, on_progress: OnProgress) -> None:
-    """Bring the weights to the form they are served in."""
-    if precision == "nf4":
-        settle_4bit_layers(model)
-    elif precision == "int4":
-        pack_int4(model, dtype, on_progress=on_progress)
+    check_room(checkpoint, entry, device=device, read_as=read_as, served_as=dtype)
+    device_map = choose_device_map(checkpoint, entry, options.device, device=device, dtype=read_as)
+    return read_module(
+        checkpoint, entry, dtype=dtype, device_map=device_map, trust_remote_code=options.trust_remote_code
+    )
 
 
 def _describe(
@@ -200,6 +193,7 @@ def _describe(
     served = options.tokenizers.serve(tokenizer.whole, vocab_size=vocab_size)
     info = replace(
         entry.info(),
+        note=" ".join(filter(None, (entry.note, note_of_kept(memory)))) or None,
         state=LoadState.READY,
         dtype=str(dtype).removeprefix("torch."),
         device=str(device),
@@ -218,7 +212,7 @@ def _describe(
         eos_token_ids=find_end_tokens(model, tokenizer.whole),
         context_length=context_length,
         bos_token_id=tokenizer.whole.bos_token_id,
-        defaults=find_sampling_defaults(model),
+        defaults=find_sampling_defaults(entry.source.name, model),
         dtype=dtype,
         device=device,
         memory=memory,

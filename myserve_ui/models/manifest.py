@@ -34,19 +34,14 @@ def is_whole(folder: Path) -> bool:
         return False
 
 
-def fingerprint(path: Path) -> str:
-    """A short name for the content of one file, the same wherever the file lies."""
-    return str(_describe(path, read_whole_up_to=2 * EDGE)["sha256"])[:12]
-
-
 def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.is_file() and path.name != MANIFEST)
 
 
-def _describe(path: Path, *, read_whole_up_to: int = READ_WHOLE_UP_TO) -> dict[str, int | str]:
+def _describe(path: Path) -> dict[str, int | str]:
     size = path.stat().st_size
-    if size <= read_whole_up_to:
-        return {"size": size, "sha256": _digest(path)}
+    if size <= READ_WHOLE_UP_TO:
+        return {"size": size, "sha256": digest_of(path)}
     with path.open("rb") as file:
         digest = hashlib.sha256(str(size).encode() + file.read(EDGE))
         file.seek(-EDGE, os.SEEK_END)
@@ -54,7 +49,7 @@ def _describe(path: Path, *, read_whole_up_to: int = READ_WHOLE_UP_TO) -> dict[s
         return {"size": size, "sha256": digest.hexdigest()}
 
 
-def _digest(path: Path) -> str:
+def digest_of(path: Path) -> str:
     """Its SHA-256, in pieces that are few: after each, Python's lock must be won from whoever imports meanwhile."""
     digest, piece = hashlib.sha256(), memoryview(bytearray(EDGE))
     with path.open("rb", buffering=0) as file:

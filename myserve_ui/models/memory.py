@@ -114,7 +114,8 @@ def _parts(module: torch.nn.Module) -> Iterator[_Part]:
             yield _tensor_part(f"{prefix}weight", count, owner.weight)
             continue
         for child, parameter in owner.named_parameters(recurse=False):
-            yield _parameter_part(f"{prefix}{child}", owner, parameter)
+            part = _parameter_part(f"{prefix}{child}", owner, parameter)
+            yield replace(part, num_parameters=0) if getattr(owner, "copies_head", False) else part
         for child, buffer in owner.named_buffers(recurse=False):
             yield _tensor_part(f"{prefix}{child}", 0, buffer)
 

@@ -10,22 +10,31 @@ import torch
 from myserve_ui.errors import NotEnoughMemoryError
 from myserve_ui.models.catalog import CatalogEntry
 from myserve_ui.models.checkpoint import Checkpoint
+from myserve_ui.models.packed_share import count_packable
 
-BYTES_PER_PARAMETER = MappingProxyType({"nf4": 0.6, "int8": 1.1})
-"""Packed while they are read: the bits, their scales, and a share for the embedding, which stays in 16 or 32 bits."""
+PACKED_BYTES = MappingProxyType({"nf4": 0.57, "int8": 1.02, "int4": 0.63})
+"""Of a number in a layer that is packed, with its scales."""
+
+UNKNOWN_BYTES = MappingProxyType({"nf4": 0.6, "int8": 1.1})
+"""Of a number where it is not known which layers are packed: with a share for the embedding, which is not."""
+
+EXPANDED_FORMS = frozenset({"fp8", "mxfp8", "mxfp4", "fbgemm_fp8"})
+"""Forms on the disk that a CPU has no products for: transformers writes them out as it reads."""
+
+NIBBLES = frozenset({"mxfp4"})
+"""Of these, two numbers are stored as one."""
 
 ROOM_FOR_THE_REST = 0.9
 """Of a device's free memory; keys, values and activations need some too."""
 
 
-def check_room(checkpoint: Checkpoint, entry: CatalogEntry, *, device: torch.device, dtype: torch.dtype) -> None:
-    """Raise NotEnoughMemoryError before a load that would end in the kernel killing the process.
-
-    `dtype` is that of the weights as they are read; int4 packs them afterwards.
-    """
+def check_room(
+    checkpoint: Checkpoint, entry: CatalogEntry, *, device: torch.device, read_as: torch.dtype, served_as: torch.dtype
+) -> None:
+    """Raise NotEnoughMemoryError before a load that would end in the kernel killing the process."""
     if device.type != "cpu":
         return
-    needed, free = _needed_bytes(checkpoint, entry, dtype), psutil.virtual_memory().available
+    needed, free = needed_bytes(checkpoint, entry, read_as, served_as), psutil.virtual_memory().available
     if needed > free:
         raise NotEnoughMemoryError(
             f"{entry.key} needs {needed / 2**30:.1f} GiB for its weights and {free / 2**30:.1f} GiB are free: choose a "
@@ -41,12 +50,21 @@ def choose_device_map(
         return None
     if device.type == "cuda" and ":" not in asked:
         free, _ = torch.cuda.mem_get_info(device)
-        if _needed_bytes(checkpoint, entry, dtype) > ROOM_FOR_THE_REST * free:
+        if needed_bytes(checkpoint, entry, dtype, dtype) > ROOM_FOR_THE_REST * free:
             return "auto"
     return {"": str(device)}
 
 
-def _needed_bytes(checkpoint: Checkpoint, entry: CatalogEntry, dtype: torch.dtype) -> int:
-    if checkpoint.is_quantized:
-        return sum(path.stat().st_size for path in checkpoint.folder.glob("*.safetensors"))
-    return int(checkpoint.num_parameters * BYTES_PER_PARAMETER.get(entry.precision, dtype.itemsize))
+def needed_bytes(checkpoint: Checkpoint, entry: CatalogEntry, read_as: torch.dtype, served_as: torch.dtype) -> int:
+    """What the weights take at most: nf4 and int8 pack them as they are read, int4 afterwards."""
+    count = checkpoint.num_parameters
+    if checkpoint.stored_form is not None:
+        if checkpoint.stored_form not in EXPANDED_FORMS:
+            return checkpoint.weight_bytes
+        return count * read_as.itemsize * (2 if checkpoint.stored_form in NIBBLES else 1)
+    if entry.precision == "full":
+        return count * read_as.itemsize
+    if (packable := count_packable(checkpoint.config)) is None:
+        return int(count * UNKNOWN_BYTES.get(entry.precision, read_as.itemsize))
+    packed = packable * PACKED_BYTES[entry.precision] + (count - packable) * served_as.itemsize
+    return int(max(packed, count * read_as.itemsize) if entry.precision == "int4" else packed)

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 HALVES = (torch.float16, torch.bfloat16)
+TRIED_ROWS = 16
 
 
 class StoredEmbedding(nn.Module):
@@ -14,15 +15,39 @@ class StoredEmbedding(nn.Module):
     weight: torch.Tensor
     """[vocab_size, hidden_size]; a buffer, so that the model's dtype is still that of its other weights."""
 
-    def __init__(self, weight: torch.Tensor, dtype: torch.dtype, *, copies_head: bool) -> None:
+    def __init__(
+        self, weight: torch.Tensor, dtype: torch.dtype, *, copies_head: bool, scale: torch.Tensor | None = None
+    ) -> None:
+        """`scale`: what the family multiplies embeddings by, a number; `copies_head`: the head has the same weight."""
         super().__init__()
         self.dtype = dtype
         self.copies_head = copies_head
+        self.scale = None if scale is None else scale.to(dtype)
         self.num_embeddings, self.embedding_dim = weight.shape
         self.register_buffer("weight", weight)
 
     def forward(self, token_ids: torch.Tensor) -> torch.Tensor:
-        return nn.functional.embedding(token_ids, self.weight).to(self.dtype)
+        rows = nn.functional.embedding(token_ids, self.weight).to(self.dtype)
+        return rows if self.scale is None else rows * self.scale
+
+
+def store_embedding(embedding: nn.Module, dtype: torch.dtype, *, copies_head: bool) -> StoredEmbedding | None:
+    """`embedding` with its weight in 16 bits if that loses nothing, else as it is; None if it is of no known kind.
+
+    A class of its own that multiplies by `embed_scale`, as Gemma's does, is known by giving the same numbers.
+    """
+    if not isinstance(embedding, nn.Embedding):
+        return None
+    weight = halve_exactly(embedding.weight.data)
+    scale = getattr(embedding, "embed_scale", None)
+    stored = StoredEmbedding(
+        embedding.weight.data.to(dtype) if weight is None else weight,
+        dtype,
+        copies_head=copies_head,
+        scale=None if scale is None else torch.as_tensor(scale),
+    )
+    some = torch.linspace(0, embedding.num_embeddings - 1, TRIED_ROWS).long()
+    return stored if torch.equal(stored(some), embedding(some).to(dtype)) else None
 
 
 def halve_exactly(weight: torch.Tensor, dtypes: tuple[torch.dtype, ...] = HALVES) -> torch.Tensor | None:

@@ -14,7 +14,7 @@ from myserve_ui.models.int4_linear import Int4Linear, round_to_groups
 from myserve_ui.models.lean_layer import LeanDecoderLayer
 from myserve_ui.models.memory import measure_memory
 from myserve_ui.models.packed_linear import PackedLinear, can_pack
-from myserve_ui.models.stored_embedding import StoredEmbedding, halve_exactly
+from myserve_ui.models.stored_embedding import StoredEmbedding, halve_exactly, store_embedding
 from myserve_ui.models.tiny import FAMILIES, build_tiny_model
 
 LEAN = {"llama", "mistral", "qwen2", "qwen3"}
@@ -104,6 +104,34 @@ def test_a_packed_weight_is_weighed_and_a_tied_embedding_counts_no_parameter_twi
     embedding = StoredEmbedding(torch.zeros(3, 4), torch.float32, copies_head=True)
     report = measure_memory(nn.Sequential(PackedLinear(torch.randn(8, 4), torch.randn(8)), embedding))
     assert (report.num_parameters, report.weight_bytes) == (8 * 4 + 8, 4 * (8 * 4 + 8) + 4 * 3 * 4)
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_tied_embedding_that_is_scaled_stays_in_16_bits_and_counts_no_parameter_twice(is_known, monkeypatch):
+    model = build_tiny_model("gemma3", dtype=torch.bfloat16).float()
+    model.lm_head.weight = model.model.embed_tokens.weight
+    prompt, count = torch.arange(20)[None], sum(parameter.numel() for parameter in model.parameters())
+    expected = model(prompt).logits
+    if not is_known:
+        monkeypatch.setattr("myserve_ui.models.cpu_kernels.store_embedding", lambda *_, **__: None)
+    assert install_cpu_kernels(model, torch.float32, in_int4=False)
+    report = measure_memory(model)
+    assert report.num_parameters == count
+    (embedding,) = [group for group in report.groups if "embed_tokens.weight" in group.pattern]
+    assert embedding.format in (("float16", "bfloat16") if is_known else ("float32",))
+    torch.testing.assert_close(model(prompt).logits, expected, rtol=1e-4, atol=1e-3)
+
+
+def test_an_embedding_whose_class_computes_something_else_is_left_alone():
+    class Shifted(nn.Embedding):
+        def forward(self, token_ids: torch.Tensor) -> torch.Tensor:
+            return super().forward(token_ids) + 1
+
+    assert store_embedding(Shifted(3, 4), torch.float32, copies_head=False) is None
+    assert store_embedding(nn.Linear(3, 4), torch.float32, copies_head=False) is None
+    plain = nn.Embedding(3, 4)
+    stored = store_embedding(plain, torch.float32, copies_head=True)
+    assert torch.equal(stored(torch.tensor([2])), plain(torch.tensor([2])))
 
 
 def test_an_embedding_is_halved_only_where_no_number_changes():

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import gguf
 import pytest
 import torch
 
@@ -18,67 +17,8 @@ from myserve_ui.models.gguf_conversion import CHECKING, HASHING, STAGE, WRITING,
 from myserve_ui.models.loader import LoadOptions, load_model
 from myserve_ui.models.manifest import MANIFEST, is_whole
 from myserve_ui.models.tiny import build_tiny_model
-from myserve_ui.models.tiny_checkpoint import CHATML, build_tiny_tokenizer
-
-NAMES = {
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-    "input_layernorm": "attn_norm",
-    "post_attention_layernorm": "ffn_norm",
-    "model.embed_tokens": "token_embd",
-    "model.norm": "output_norm",
-    "lm_head": "output",
-    "model.layers": "blk",
-}
-
-
-def write_tiny_gguf(path: Path) -> Path:
-    """A tiny qwen2 as a GGUF file with fp32 weights, ChatML and the tiny tokenizer."""
-    model, tokenizer = build_tiny_model("qwen2"), build_tiny_tokenizer()
-    writer = gguf.GGUFWriter(path, "qwen2")
-    config = model.config
-    writer.add_context_length(config.max_position_embeddings)
-    writer.add_embedding_length(config.hidden_size)
-    writer.add_block_count(config.num_hidden_layers)
-    writer.add_feed_forward_length(config.intermediate_size)
-    writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
-    writer.add_vocab_size(config.vocab_size)
-    add_tokenizer(writer, tokenizer, config.vocab_size)
-    for name, tensor in model.state_dict().items():
-        for old, new in NAMES.items():
-            name = name.replace(old, new)
-        writer.add_tensor(name, tensor.numpy())
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return path
-
-
-def add_tokenizer(writer: gguf.GGUFWriter, tokenizer, vocab_size: int) -> None:
-    words = {index: word for word, index in tokenizer.get_vocab().items()}
-    special = set(tokenizer.all_special_ids) | {tokenizer.convert_tokens_to_ids("<|im_start|>")}
-    writer.add_tokenizer_model("gpt2")
-    writer.add_token_list([words.get(index, f"[unused{index}]") for index in range(vocab_size)])
-    kinds = [gguf.TokenType.CONTROL if index in special else gguf.TokenType.NORMAL for index in range(vocab_size)]
-    writer.add_token_types(kinds)
-    writer.add_token_merges([" ".join(pair) for pair in merges_of(tokenizer)])
-    writer.add_eos_token_id(tokenizer.eos_token_id)
-    writer.add_chat_template(CHATML)
-
-
-def merges_of(tokenizer) -> list[tuple[str, str]]:
-    import json
-
-    return [tuple(pair) for pair in json.loads(tokenizer.backend_tokenizer.to_str())["model"]["merges"]]
+from myserve_ui.models.tiny_checkpoint import build_tiny_tokenizer
+from tests.tiny_gguf import write_tiny_gguf
 
 
 @pytest.fixture(scope="module")
@@ -107,9 +47,9 @@ def test_a_gguf_file_is_served_like_the_model_it_was_made_from(tiny_gguf, tmp_pa
     assert loaded.eos_token_ids == {tokenizer.eos_token_id}
     assert loaded.info.has_chat_template
     with torch.inference_mode():
-        expected = build_tiny_model("qwen2").half().float()(torch.tensor([token_ids])).logits
+        expected = build_tiny_model("qwen2")(torch.tensor([token_ids])).logits
         actual = loaded.module(torch.tensor([token_ids])).logits
-    torch.testing.assert_close(actual, expected, rtol=1e-2, atol=2e-2)
+    torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_the_second_time_the_copy_is_only_checked(tiny_gguf, tmp_path):

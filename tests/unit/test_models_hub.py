@@ -107,12 +107,13 @@ def test_files_are_downloaded_with_the_token_and_progress_and_later_served_from_
     state.folder = save_tiny_model(tmp_path / "tiny", "llama")
     (state.folder / "evil.py").write_text("raise SystemExit")
     (state.folder / "pytorch_model.bin").write_bytes(b"0")
+    (state.folder / "consolidated.safetensors").write_bytes(b"the same weights once more")
     seen: list[float | None] = []
     hub = Hub(endpoint=endpoint, cache=tmp_path / "cache", token="hf_secret")
     folder = fetch_from_hub(REPO, hub, with_code=False, on_progress=lambda stage, fraction: seen.append(fraction))
     names = {path.name for path in folder.iterdir()}
     assert {"config.json", "model.safetensors", "tokenizer.json", "chat_template.jinja"} <= names
-    assert not names & {"evil.py", "pytorch_model.bin"}
+    assert not names & {"evil.py", "pytorch_model.bin", "consolidated.safetensors"}
     assert (folder / "model.safetensors").read_bytes() == (state.folder / "model.safetensors").read_bytes()
     assert {header for _, header in state.requests} == {"Bearer hf_secret"}
     assert seen[0] is None
@@ -149,12 +150,21 @@ def test_an_offline_process_does_not_even_ask(fake_hub, tmp_path, monkeypatch):
     assert state.requests == []
 
 
-def test_a_model_without_safetensors_is_refused_before_any_download(fake_hub, tmp_path):
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        ("pytorch_model.bin", "no safetensors"),
+        ("consolidated.safetensors", "no safetensors weights that transformers reads"),
+        ("adapter_config.json", "merge_and_unload"),
+        ("tiny.gguf", "download one of them"),
+    ],
+)
+def test_a_model_without_weights_that_can_be_read_is_refused_before_any_download(fake_hub, tmp_path, file, words):
     state, endpoint = fake_hub
     state.folder = tmp_path / "old"
     state.folder.mkdir()
-    (state.folder / "pytorch_model.bin").write_bytes(b"0")
-    assert "no safetensors" in refusal(endpoint, tmp_path / "cache")
+    (state.folder / file).write_bytes(b"0")
+    assert words in refusal(endpoint, tmp_path / "cache")
     assert len(state.requests) == 1
 
 
