@@ -35,10 +35,10 @@ class AttentionStyle:
     scaling: float | None = None
     window: int | None = None
     """Tokens that a query sees, itself included; None for all before it."""
-    chunk: int | None = None
-    """Length of the pieces beyond which no query sees; None if there are none."""
     softcap: float | None = None
     sinks: torch.Tensor | None = None  # [heads]
+    chunk: int | None = None
+    """Length of the pieces beyond which no query sees; None if there are none."""
 
     def first_seen(self, positions: torch.Tensor) -> torch.Tensor:
         """The first position that each query sees; below 0 if that is all of them."""
@@ -64,9 +64,9 @@ def read_style(options: Mapping[str, Any], sight: Sight | None = None) -> Attent
 
     What was read from its mask holds before `sliding_window`, which some families pass and do not mean.
     """
-    sight = sight or Sight(options.get("sliding_window"))
+    sight = sight or Sight(options.get("sliding_window") or None)
     return AttentionStyle(
-        options.get("scaling"), sight.window, sight.chunk, options.get("softcap"), options.get("s_aux")
+        options.get("scaling"), sight.window, options.get("softcap"), options.get("s_aux"), chunk=sight.chunk
     )
 
 

@@ -204,7 +204,7 @@ class Scheduler:
 
     def _start_anew_beyond_switches(self) -> None:
         """A sequence that grew to where its keys are turned in another way, all of them, is computed again."""
-        for sequence in self.running:
+        for sequence in self.running if self._rotary.restarts else ():
             done = sequence.num_computed_tokens
             if done and self.slots.last_recorded(_slot(sequence)) != self._rotary.marked(sequence, done - 1, done)[0]:
                 self.slots.empty(_slot(sequence))

@@ -23,8 +23,8 @@ from tests.block_runners import ReplayingRecorder, block_runner
 from tests.parity.test_families import make_prompt
 
 BORDER = 64
-NEW_TOKENS = 12
-PROMPTS = [make_prompt(length, seed) for seed, length in enumerate((5, 58, 63, 64, 65, 150), 200)]
+NEW_TOKENS = 6
+PROMPTS = [make_prompt(length, seed) for seed, length in enumerate((5, 60, 64, 65, 110), 200)]
 """Far below the border, over it while decoding, on it, just beyond, far beyond."""
 SHAPE = {
     **COMMON,
@@ -77,6 +77,10 @@ CONFIGS = {
 }
 
 
+IN_BLOCKS = ("phi3, longrope", "llama, dynamic", "llama4_text, chunk and temperature")
+CASES = [*((name, "rows") for name in CONFIGS), *((name, "blocks") for name in IN_BLOCKS)]
+
+
 def build(name):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -85,9 +89,14 @@ def build(name):
     return model.eval().requires_grad_(False)
 
 
-@pytest.fixture(scope="module", params=sorted(CONFIGS))
-def name(request):
+@pytest.fixture(scope="module", params=CASES, ids=": ".join)
+def case(request):
     return request.param
+
+
+@pytest.fixture(scope="module")
+def name(case):
+    return case[0]
 
 
 @pytest.fixture(scope="module")
@@ -98,16 +107,18 @@ def expected(name):
     ]
 
 
-@pytest.fixture(params=["rows", "blocks"])
-def make_engine(request, name):
-    def make(*, cache_tokens=2048):
+@pytest.fixture
+def make_engine(case):
+    name, kind = case
+
+    def make(*, cache_tokens=2048, batched_tokens=48):
         module = build(name)
         runner = (
             ModelRunner(module, num_slots=8, max_len=512)
-            if request.param == "rows"
+            if kind == "rows"
             else block_runner(module, num_slots=8, recorder=ReplayingRecorder())
         )
-        config = EngineConfig(8, 48, 256, cache_tokens, debug=True)
+        config = EngineConfig(8, batched_tokens, 192, cache_tokens, debug=True)
         return Engine(runner, lambda ids: "", eos_token_ids=frozenset(), config=config)
 
     return make
@@ -138,7 +149,7 @@ def test_short_and_long_beside_each_other(make_engine, expected):
 
 
 def test_preempted(make_engine, expected):
-    engine = make_engine(cache_tokens=320)
+    engine = make_engine(cache_tokens=192, batched_tokens=192)
     assert answers(engine, PROMPTS) == expected
     assert engine.scheduler.num_preemptions > 0
 
