@@ -39,8 +39,6 @@ ALONE = (0, 20, 21)
 TOLERANCE = {torch.float32: 2e-3, torch.float16: 3e-2, torch.bfloat16: 8e-2}
 """Largest difference of a logit allowed, as a share of the largest logit: rounding in another order of sums."""
 
-QUIET = 1e-4
-"""A module that differs from itself by less has no noise worth measuring."""
 NOISE_FACTOR, MOST_NOISE = 3.0, 0.3
 """A module that rounds activations inside its layers differs from itself; the engine may, a few times as much.
 
@@ -64,12 +62,12 @@ def reference_logits(module: torch.nn.Module, vocab_size: int) -> Reference:
     short, long = _prompts(vocab_size)
     cut = long[: len(short)]
     after_short, after_cut = _forward(module, [short])[0, -1], _forward(module, [cut])[0, -1]
-    whole = _forward(module, [long])[0]
-    noise = relative_difference(whole[len(cut) - 1], after_cut)
-    if noise > QUIET:
-        side_by_side = _forward(module, [short, cut])[:, -1]
-        others = zip(side_by_side, (after_short, after_cut), strict=True)
-        noise = max(noise, *(relative_difference(*pair) for pair in others))
+    side_by_side, whole = _forward(module, [short, cut])[:, -1], _forward(module, [long])[0]
+    noise = max(
+        relative_difference(side_by_side[0], after_short),
+        relative_difference(side_by_side[1], after_cut),
+        relative_difference(whole[len(cut) - 1], after_cut),
+    )
     return Reference((after_short, whole[-1]), noise)
 
 
@@ -159,7 +157,10 @@ def _refuse_if_wrong(runner: ModelRunner | BlockRunner, difference: float, expec
 def _probable_reason(module: torch.nn.Module) -> str:
     if "position_ids" not in inspect.signature(module.forward).parameters:
         return "It counts the positions of its tokens itself and cannot be told them, as a batch of many texts must"
-    return "It probably mixes tokens outside attention, or uses an attention that the engine does not know"
+    return (
+        "It probably mixes tokens outside attention, counts positions in a way of its own, or uses an attention that "
+        "the engine does not know"
+    )
 
 
 def tolerance_of(dtype: torch.dtype, noise: float) -> float:

@@ -43,7 +43,10 @@ def settle_context(
     borders = sorted(border for border in _find_borders(loaded, runner) if border + ROOM_PAST <= longest)
     differences = _check(loaded, runner, borders, longest)
     known = windows_of(runner) if not runner.call.masks.unread else set()
+    forgotten = _forgotten_window(loaded, runner)
     for border in borders:
+        if border == forgotten:
+            return _capped(runner, border, "beyond, its own generate forgets tokens that its mask shows")
         difference = differences.get(border)
         if difference is not None and difference <= tolerance:
             continue
@@ -61,8 +64,20 @@ def settle_context(
     return Context(longest)
 
 
+def _forgotten_window(loaded: LoadedModel, runner: ModelRunner | BlockRunner) -> int | None:
+    """A window that is in no mask: the cache of `generate` keeps to it, and the model's forward does not."""
+    text = getattr(loaded.module, "config", None)
+    text = None if text is None else text.get_text_config()
+    window = getattr(text, "sliding_window", None)
+    if not isinstance(window, int) or getattr(text, "layer_types", None) or window in windows_of(runner):
+        return None
+    return window
+
+
 def _find_borders(loaded: LoadedModel, runner: ModelRunner | BlockRunner) -> set[int]:
     own = windows_of(runner) | switches_of(runner)
+    if (forgotten := _forgotten_window(loaded, runner)) is not None:
+        own.add(forgotten)
     config = getattr(loaded.module, "config", None)
     if config is None:
         return own

@@ -9,9 +9,9 @@ from typing import Any
 HEAD = """# Which models are served, and how right
 
 Made by `python -m tests.families.report`; do not edit. Every causal type of the installed transformers, as a tiny
-seeded model of two to four layers, is loaded from a folder by the app's own loader, in full precision by the quickest
-layers and by its own, in int4, nf4 and int8, and asked for greedy text: alone, batched, staggered, with a prefix from
-the cache, and preempted; prompts of 3 to 130 tokens, so that windows (24), chunks (32) and the like are passed.
+seeded model of a few layers, is loaded from a folder by the app's own loader in the forms that its row names, and asked
+for greedy text: alone, batched, staggered, with a prefix from the cache, and preempted (the forms after the first:
+batched, and with a prefix). Prompts have 3 to 130 tokens, so that windows (24), chunks (32) and the like are passed.
 The model's own `generate` says what is right. In fewer bits, tokens that are as likely as rounding can tell may differ.
 
 What this does not say: how good a model is, and whether a published checkpoint of a type has settings that its defaults
@@ -40,9 +40,15 @@ def render(found: Mapping[str, Any], versions: Mapping[str, str]) -> str:
     counts = Counter(verdict for verdict, _ in verdicts.values())
     lines = [HEAD, "Versions: " + ", ".join(f"{name} {version}" for name, version in versions.items()) + ".", ""]
     lines += ["| verdict | types |", "|---|---|", *(f"| {each} | {counts[each]} |" for each in ORDER), ""]
-    lines += ["| type | verdict | because |", "|---|---|---|"]
-    lines += [f"| `{name}` | {verdict} | {words} |" for name, (verdict, words) in verdicts.items()]
+    lines += ["| type | verdict | forms | because |", "|---|---|---|---|"]
+    lines += [
+        f"| `{name}` | {verdict} | {_forms(found[name])} | {words} |" for name, (verdict, words) in verdicts.items()
+    ]
     return "\n".join(lines) + "\n"
+
+
+def _forms(found: Mapping[str, Any]) -> str:
+    return "; ".join(found.get("forms", {}))
 
 
 def _remarks(forms: Mapping[str, Any]) -> Iterator[str]:
