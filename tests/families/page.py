@@ -13,6 +13,7 @@ seeded model of a few layers, is loaded from a folder by the app's own loader in
 for greedy text: alone, batched, staggered, with a prefix from the cache, and preempted (the forms after the first:
 batched, and with a prefix). Prompts have 3 to 130 tokens, so that windows (24), chunks (32) and the like are passed.
 The model's own `generate` says what is right. In fewer bits, tokens that are as likely as rounding can tell may differ.
+Where the form says "masks alone", the type was refused at the read of its layers, without the loader around it.
 
 What this does not say: how good a model is, and whether a published checkpoint of a type has settings that its defaults
 do not have. Every model is checked again when it is loaded (see `docs/architecture.md`), and refused if it differs.
