@@ -8,7 +8,7 @@ head_dim], so that keys and values are never repeated.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,8 +18,16 @@ from transformers import AttentionInterface
 
 from myserve_ui.core.row_batch import UNBOUNDED
 from myserve_ui.core.row_loops import attend_rows
-from myserve_ui.engine.attention_formula import AttentionStyle, attend_by_products, attend_folded, read_style
+from myserve_ui.engine.attention_formula import (
+    AttentionStyle,
+    Sight,
+    attend_by_products,
+    attend_folded,
+    read_style,
+)
+from myserve_ui.engine.current_batch import current_batch
 from myserve_ui.engine.kv_cache import KVCache, LayerCache
+from myserve_ui.engine.temperature import Temperature
 
 ATTENTION_NAME = "myserve_rows"
 SPARSE = 2
@@ -52,7 +60,7 @@ class PromptChunk:
 
 @dataclass(slots=True)
 class AttentionBatch:
-    """Where each token of one forward belongs. Reaches the attention function as a keyword of the model's forward."""
+    """Where each token of one forward belongs."""
 
     cache: KVCache
     positions: torch.Tensor  # [num_tokens] column of each token
@@ -63,6 +71,9 @@ class AttentionBatch:
     chunks: Sequence[PromptChunk] = ()
     in_loop: bool = False
     """Whether a loop is quickest for the decode rows; only in float32 on a CPU."""
+    sights: Mapping[int, Sight] = field(default_factory=dict)
+    """What each layer lets a token see, by its number."""
+    temperatures: Mapping[int, Temperature] = field(default_factory=dict)
     _row_places: np.ndarray | None = None  # [decodes, 2]
     _places: dict[tuple[object, ...], torch.Tensor] = field(default_factory=dict)
     _masks: dict[tuple[object, ...], torch.Tensor] = field(default_factory=dict)
@@ -102,26 +113,26 @@ class AttentionBatch:
             self._places[key] = layer.find_places(slots, positions)
         return self._places[key]
 
-    def decode_mask(self, slots: range, window: int | None, num_heads: int, like: torch.Tensor) -> torch.Tensor:
+    def decode_mask(self, slots: range, style: AttentionStyle, num_heads: int, like: torch.Tensor) -> torch.Tensor:
         """Additive mask [rows, num_heads, 1, context] of the decode rows in `slots`; the others see column 0."""
-        key = ("decode", slots.start, slots.stop, window, num_heads, like.dtype, like.device)
+        key = ("decode", slots.start, slots.stop, style.window, style.chunk, num_heads, like.dtype, like.device)
         if key not in self._masks:
             contexts = torch.ones(len(slots), 1, dtype=torch.long)
             for slot, context in zip(self.decode_slots, self.decode_contexts, strict=True):
                 if slot in slots:
                     contexts[slot - slots.start] = context
             columns = torch.arange(max(self.decode_contexts))[None]
-            visible = (columns < contexts) & (columns >= contexts - (window or columns.shape[1]))
+            visible = (columns < contexts) & (columns >= style.first_seen(contexts - 1))
             self._masks[key] = _additive(visible, like)[:, None, None].repeat(1, num_heads, 1, 1)
         return self._masks[key]
 
-    def chunk_mask(self, chunk: PromptChunk, window: int | None, group: int, like: torch.Tensor) -> torch.Tensor:
+    def chunk_mask(self, chunk: PromptChunk, style: AttentionStyle, group: int, like: torch.Tensor) -> torch.Tensor:
         """Additive causal mask [group * length, context] of one prompt chunk."""
-        key = ("chunk", chunk, window, group, like.dtype, like.device)
+        key = ("chunk", chunk, style.window, style.chunk, group, like.dtype, like.device)
         if key not in self._masks:
             rows = torch.arange(chunk.start, chunk.context)[:, None]
             columns = torch.arange(chunk.context)[None]
-            visible = (columns <= rows) & (columns > rows - (window or chunk.context))
+            visible = (columns <= rows) & (columns >= style.first_seen(rows))
             self._masks[key] = _additive(visible, like).repeat(group, 1)
         return self._masks[key]
 
@@ -141,12 +152,16 @@ def attend(
 ) -> tuple[torch.Tensor, None]:
     """Attention of one layer over the whole batch; returns [1, num_tokens, heads, head_dim].
 
-    `options` are what the model gives its attention: scaling, sliding_window, softcap, s_aux (sinks), and our own
-    `attention_batch`.
+    `options` are what the model gives its attention: scaling, sliding_window, softcap, s_aux (sinks).
     """
-    parts = query[0].transpose(0, 1), key[0], value[0]
-    batch: AttentionBatch = options["attention_batch"]
-    return _attend_tokens(int(module.layer_idx), parts, batch, read_style(options))[None], None  # type: ignore[arg-type]
+    batch, index = current_batch(), int(module.layer_idx)  # type: ignore[arg-type]
+    assert isinstance(batch, AttentionBatch)
+    queries = query[0].transpose(0, 1)
+    if (temperature := batch.temperatures.get(index)) is not None:
+        queries = temperature.tuned(queries, batch.positions)
+    style = read_style(options, batch.sights.get(index))
+    attended = _attend_tokens(index, (queries, key[0], value[0]), batch, style)
+    return attended[None].contiguous(), None  # some families take a view of it, which a lone chunk's is not
 
 
 def _attend_tokens(
@@ -158,7 +173,7 @@ def _attend_tokens(
     attended = []
     if num_decodes := len(batch.decode_slots):
         own = (queries[:num_decodes], keys[:, :num_decodes], values[:, :num_decodes])
-        if batch.in_loop and style.is_plain and keys.shape == values.shape and keys.dtype is torch.float32:
+        if batch.in_loop and style.suits_loop and keys.shape == values.shape and keys.dtype is torch.float32:
             attended.append(_attend_in_loop(index, own, batch, style))
         else:
             layer.write_tokens(batch.decode_places(layer), *own[1:])
@@ -200,7 +215,7 @@ def _attend_decode(
 def _attend_rows(
     queries: torch.Tensor, layer: LayerCache, batch: AttentionBatch, slots: range, style: AttentionStyle
 ) -> torch.Tensor:  # [rows, heads, value_dim]
-    mask = batch.decode_mask(slots, style.window, layer.keys.shape[1], queries)
+    mask = batch.decode_mask(slots, style, layer.keys.shape[1], queries)
     context = mask.shape[-1]
     keys = layer.keys[slots.start : slots.stop, :, :context]  # [rows, kv_heads, context, head_dim]
     values = layer.values[slots.start : slots.stop, :, :context]
@@ -218,7 +233,7 @@ def _attend_chunk(
     length, heads, head_dim = queries.shape
     group = heads // keys.shape[1]
     folded = queries.transpose(0, 1).reshape(1, keys.shape[1], group * length, head_dim)
-    mask = batch.chunk_mask(chunk, style.window, group, queries)
+    mask = batch.chunk_mask(chunk, style, group, queries)
     attended = attend_folded(folded, keys, values, mask, style)  # [1, kv_heads, group * length, value_dim]
     return attended.reshape(heads, length, -1).transpose(0, 1)
 

@@ -11,6 +11,24 @@ from torch.nn.functional import scaled_dot_product_attention
 
 
 @dataclass(frozen=True, slots=True)
+class Sight:
+    """What a query sees of the tokens before it; all of them, unless something is said."""
+
+    window: int | None = None
+    """So many, itself included."""
+    chunk: int | None = None
+    """Those in its own piece of the text, where pieces are so long."""
+
+    def first_seen(self, positions: torch.Tensor) -> torch.Tensor:
+        """The first position that each query sees; below 0 if that is all of them."""
+        if self.chunk is not None:
+            return positions // self.chunk * self.chunk
+        if self.window is not None:
+            return positions - self.window + 1
+        return torch.zeros_like(positions)
+
+
+@dataclass(frozen=True, slots=True)
 class AttentionStyle:
     """How one layer attends."""
 
@@ -19,6 +37,12 @@ class AttentionStyle:
     """Tokens that a query sees, itself included; None for all before it."""
     softcap: float | None = None
     sinks: torch.Tensor | None = None  # [heads]
+    chunk: int | None = None
+    """Length of the pieces beyond which no query sees; None if there are none."""
+
+    def first_seen(self, positions: torch.Tensor) -> torch.Tensor:
+        """The first position that each query sees; below 0 if that is all of them."""
+        return Sight(self.window, self.chunk).first_seen(positions)
 
     def scale_of(self, query: torch.Tensor) -> float:
         """What scores of `query` [..., head_dim] are multiplied with."""
@@ -29,11 +53,20 @@ class AttentionStyle:
         """Whether scores go into the softmax as they are."""
         return self.softcap is None and self.sinks is None
 
+    @property
+    def suits_loop(self) -> bool:
+        """Whether the compiled loop over rows knows it."""
+        return self.is_plain and self.chunk is None
 
-def read_style(options: Mapping[str, Any]) -> AttentionStyle:
-    """The keyword arguments that a model gives its attention: scaling, sliding_window, softcap, s_aux (sinks)."""
+
+def read_style(options: Mapping[str, Any], sight: Sight | None = None) -> AttentionStyle:
+    """The keyword arguments that a model gives its attention: scaling, sliding_window, softcap, s_aux (sinks).
+
+    What was read from its mask holds before `sliding_window`, which some families pass and do not mean.
+    """
+    sight = sight or Sight(options.get("sliding_window") or None)
     return AttentionStyle(
-        options.get("scaling"), options.get("sliding_window"), options.get("softcap"), options.get("s_aux")
+        options.get("scaling"), sight.window, options.get("softcap"), options.get("s_aux"), chunk=sight.chunk
     )
 
 

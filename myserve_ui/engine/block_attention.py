@@ -6,16 +6,19 @@ handed in; what that kernel cannot do is left to the plain one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
 from transformers import AttentionInterface
 
-from myserve_ui.engine.attention_formula import AttentionStyle, read_style
+from myserve_ui.engine.attention_formula import AttentionStyle, Sight, read_style
 from myserve_ui.engine.block_cache import BlockCache, LayerBlocks
 from myserve_ui.engine.block_layout import BlockLayout
+from myserve_ui.engine.current_batch import current_batch
 from myserve_ui.engine.plain_block_kernel import PlainKernel
+from myserve_ui.engine.temperature import Temperature
 
 ATTENTION_NAME = "myserve_blocks"
 
@@ -36,11 +39,15 @@ class BlockKernel(Protocol):
 
 @dataclass(slots=True)
 class BlockBatch:
-    """What the attention function needs to know of one forward. Reaches it as a keyword of the model's forward."""
+    """What the attention function needs to know of one forward."""
 
     cache: BlockCache
     layout: BlockLayout
     kernel: BlockKernel
+    positions: torch.Tensor  # [num_tokens]
+    sights: Mapping[int, Sight] = field(default_factory=dict)
+    """What each layer lets a token see, by its number."""
+    temperatures: Mapping[int, Temperature] = field(default_factory=dict)
     plain_layers: set[int] = field(default_factory=set)
     """Layers whose attention the kernel could not do."""
     _layouts: dict[torch.device, BlockLayout] = field(default_factory=dict)
@@ -67,16 +74,17 @@ def attend(
 ) -> tuple[torch.Tensor, None]:
     """Attention of one layer over the whole batch; returns [1, num_tokens, heads, head_dim].
 
-    `options` are what the model gives its attention: scaling, sliding_window, softcap, s_aux (sinks), and our own
-    `attention_batch`.
+    `options` are what the model gives its attention: scaling, sliding_window, softcap, s_aux (sinks).
     """
-    batch: BlockBatch = options["attention_batch"]
-    style = read_style(options)
-    index = int(module.layer_idx)  # type: ignore[arg-type]
+    batch, index = current_batch(), int(module.layer_idx)  # type: ignore[arg-type]
+    assert isinstance(batch, BlockBatch)
+    style = read_style(options, batch.sights.get(index))
     keys, values = key[0].transpose(0, 1), value[0].transpose(0, 1)  # [num_tokens, kv_heads, head_dim]
     layer, layout = batch.cache.layer(index, keys, values), batch.layout_on(key.device)
     layer.write(layout.slot_mapping, keys, values)
     queries = query[0].transpose(0, 1)  # [num_tokens, heads, head_dim]
+    if (temperature := batch.temperatures.get(index)) is not None:
+        queries = temperature.tuned(queries, batch.positions.to(queries.device))
     if not batch.kernel.suits(queries, layer, style):
         batch.plain_layers.add(index)
         return PlainKernel().attend(queries, layer, layout, style)[None], None

@@ -13,6 +13,8 @@ from myserve_ui.engine.block_cache import BlockCache
 from myserve_ui.engine.block_layout import BatchInputs, stage_inputs, stage_padded_inputs
 from myserve_ui.engine.decode_graphs import DecodeGraphs, Recorder
 from myserve_ui.engine.device_copies import to_device
+from myserve_ui.engine.module_call import ModuleCall
+from myserve_ui.engine.rotary_rule import RotaryRule
 from myserve_ui.engine.scheduler import ScheduledBatch
 
 
@@ -39,9 +41,16 @@ class BlockRunner:
         self.dtype: torch.dtype = module.dtype  # type: ignore[assignment]
         self.cache = BlockCache(num_slots, max_len)
         self.device = module.get_input_embeddings().weight.device  # type: ignore[operator]
+        self.call = ModuleCall(module, ATTENTION_NAME)
+        # Which frequencies a row gets is decided on the host, where a recording decides nothing.
+        if self.rotary_rule is not None:
+            recorder = None
         self.graphs = None if recorder is None else DecodeGraphs(self._decode, recorder, max_rows=num_slots)
         self._plain_layers: set[int] = set()
-        module.set_attn_implementation(ATTENTION_NAME)  # type: ignore[operator]
+
+    @property
+    def rotary_rule(self) -> RotaryRule | None:
+        return self.call.rotary.rule
 
     @property
     def kv_bytes_per_token(self) -> int:
@@ -61,7 +70,8 @@ class BlockRunner:
         size = self._size_to_replay(batch)
         if size is None or self.graphs is None:
             inputs = stage_inputs(batch, self.cache.tables, device=self.device).to(self.device)
-            return self._run(inputs, to_device(batch.logit_rows, torch.long, self.device))
+            with self.call.sequences_of(batch):
+                return self._run(inputs, to_device(batch.logit_rows, torch.long, self.device))
         width = self.cache.max_blocks_per_row
         inputs = stage_padded_inputs(batch, self.cache.tables, num_rows=size, width=width, device=self.device)
         return self.graphs.run(inputs, num_rows=len(batch.chunks), device=self.device, version=self.cache.version)
@@ -82,13 +92,14 @@ class BlockRunner:
         return self._run(inputs, 0)
 
     def _run(self, inputs: BatchInputs, logits_to_keep: torch.Tensor | int) -> torch.Tensor:
-        attention = BlockBatch(self.cache, inputs.layout, self.kernel)
-        output = self.module(
-            input_ids=inputs.tokens[:1],
-            position_ids=inputs.tokens[1:2],
-            use_cache=False,
-            attention_batch=attention,
-            logits_to_keep=logits_to_keep,
+        attention = BlockBatch(
+            self.cache,
+            inputs.layout,
+            self.kernel,
+            positions=inputs.tokens[1],
+            sights=self.call.masks.sights,
+            temperatures=self.call.temperatures,
         )
+        logits = self.call.logits(attention, (inputs.tokens[:1], inputs.tokens[1:2]), logits_to_keep)
         self._plain_layers |= attention.plain_layers
-        return output.logits[0].float()  # [num_logits, vocab_size]
+        return logits  # [num_logits, vocab_size]

@@ -14,6 +14,7 @@ class EchoRunner:
     """Answers a prompt with its own tokens, one a step, then `end_token_id`."""
 
     kv_bytes_per_token = 0
+    rotary_rule = None
 
     def __init__(self, vocab_size: int, end_token_id: int) -> None:
         self._vocab_size = vocab_size

@@ -35,6 +35,8 @@ class EngineConfig:
     """Tokens of one sequence, prompt and answer together."""
     max_cache_tokens: int
     """Tokens of all sequences together, at least max_model_len."""
+    context_note: str | None = None
+    """Why max_model_len is less than the model states, for people; None if it is not."""
     debug: bool = False
     """Check the books at every step instead of only when idle."""
 
@@ -68,7 +70,9 @@ class Engine:
         self.config = config
         self.clock = (host or Host()).clock
         slots = SlotManager(config.max_num_seqs, config.max_model_len, config.max_cache_tokens)
-        self.scheduler = Scheduler(slots, max_num_batched_tokens=config.max_num_batched_tokens)
+        self.scheduler = Scheduler(
+            slots, max_num_batched_tokens=config.max_num_batched_tokens, rotary_rule=runner.rotary_rule
+        )
         self.sampler = Sampler(eos_token_ids)
         self.counters = EngineCounters()
         self._decode = decode

@@ -10,6 +10,7 @@ from enum import StrEnum
 import torch
 
 from myserve_ui.engine.model_runner import Runner
+from myserve_ui.engine.rotary_rule import RotaryRule
 from myserve_ui.engine.scheduler import ScheduledBatch, ScheduledChunk
 
 
@@ -62,6 +63,10 @@ class FaultyRunner:
     @property
     def kv_bytes_per_token(self) -> int:
         return self.runner.kv_bytes_per_token
+
+    @property
+    def rotary_rule(self) -> RotaryRule | None:
+        return self.runner.rotary_rule
 
     def reserve(self, claims: list[int]) -> None:
         if self.memory_tokens is not None and sum(claims) > self.memory_tokens:

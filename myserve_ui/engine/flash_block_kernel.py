@@ -28,7 +28,7 @@ class FlashKernel:
     """torch.nn.attention.varlen over block tables. Reads all lengths on the device, so that a graph can replay it."""
 
     def suits(self, queries: torch.Tensor, layer: LayerBlocks, style: AttentionStyle) -> bool:
-        """16 bits, heads of whole steps and equal size for keys and values, no soft cap, no sinks."""
+        """16 bits, heads of whole steps and equal size for keys and values, no chunks, soft cap or sinks."""
         head_dim = queries.shape[-1]
         return (
             queries.dtype in DTYPES
@@ -36,6 +36,7 @@ class FlashKernel:
             and head_dim == layer.values.shape[-1]
             and head_dim <= MAX_HEAD_DIM
             and head_dim % HEAD_DIM_STEP == 0
+            and style.chunk is None
             and style.softcap is None
             and style.sinks is None
         )

@@ -14,6 +14,8 @@ from myserve_ui.engine.attention import (
     register_attention,
 )
 from myserve_ui.engine.kv_cache import KVCache
+from myserve_ui.engine.module_call import ModuleCall
+from myserve_ui.engine.rotary_rule import RotaryRule
 from myserve_ui.engine.scheduler import ScheduledBatch
 
 
@@ -35,6 +37,11 @@ class Runner(Protocol):
     @property
     def kv_bytes_per_token(self) -> int: ...
 
+    @property
+    def rotary_rule(self) -> RotaryRule | None:
+        """How rotary frequencies depend on a sequence's length, if they do."""
+        ...
+
 
 class ModelRunner:
     """Owns the cache of one module and feeds the module flat batches.
@@ -51,7 +58,11 @@ class ModelRunner:
         self.device = module.get_input_embeddings().weight.device  # type: ignore[operator]
         self.has_loops = self.device.type == "cpu" and self.dtype is torch.float32
         """Whether compiled loops may stand for torch's operations where they are quicker."""
-        module.set_attn_implementation(ATTENTION_NAME)  # type: ignore[operator]
+        self.call = ModuleCall(module, ATTENTION_NAME)
+
+    @property
+    def rotary_rule(self) -> RotaryRule | None:
+        return self.call.rotary.rule
 
     @property
     def kv_bytes_per_token(self) -> int:
@@ -71,15 +82,11 @@ class ModelRunner:
             self.cache.copy_row(copy.source, copy.target, copy.length)
         token_ids = [token_id for chunk in batch.chunks for token_id in chunk.token_ids]
         attention = self._attention_batch(batch)
-        output = self.module(
-            input_ids=torch.tensor([token_ids], device=self.device),
-            position_ids=attention.positions[None],
-            use_cache=False,
-            attention_batch=attention,
-            row_batch=attention if attention.suits_rows(torch.get_num_threads()) else None,
-            logits_to_keep=torch.tensor(batch.logit_rows, dtype=torch.long, device=self.device),
-        )
-        return output.logits[0].float()  # [num_logits, vocab_size]
+        tokens = torch.tensor([token_ids], device=self.device), attention.positions[None]
+        keep = torch.tensor(batch.logit_rows, dtype=torch.long, device=self.device)
+        row_batch = attention if attention.suits_rows(torch.get_num_threads()) else None
+        with self.call.sequences_of(batch):
+            return self.call.logits(attention, tokens, keep, row_batch=row_batch)  # [num_logits, vocab_size]
 
     def _attention_batch(self, batch: ScheduledBatch) -> AttentionBatch:
         positions = [chunk.start + offset for chunk in batch.chunks for offset in range(chunk.length)]
@@ -91,6 +98,8 @@ class ModelRunner:
             decode_slots=[chunk.slot for chunk in decodes],
             decode_contexts=contexts,
             chunks=_prompt_chunks(batch),
+            sights=self.call.masks.sights,
+            temperatures=self.call.temperatures,
             in_loop=self.has_loops and is_quick_in_loop(contexts, torch.get_num_threads()),
         )
 

@@ -39,7 +39,7 @@ class PlainKernel:
         for rows in _equal_lengths(layout.lengths):
             length = layout.lengths[rows.start]
             last = first + len(rows) * length
-            gathered = _gather(layer, layout, rows, window=style.window)
+            gathered = _gather(layer, layout, rows, style)
             spread = queries[first:last].unflatten(0, (len(rows), length)).transpose(1, 2)
             parts.append(_attend(spread, gathered, style).transpose(1, 2).flatten(0, 1))
             first = last
@@ -56,15 +56,15 @@ def _equal_lengths(lengths: tuple[int, ...]) -> Iterator[range]:
             start = index + 1
 
 
-def _gather(layer: LayerBlocks, layout: BlockLayout, rows: range, *, window: int | None) -> _Gathered:
+def _gather(layer: LayerBlocks, layout: BlockLayout, rows: range, style: AttentionStyle) -> _Gathered:
     length, context = layout.lengths[rows.start], layout.max_context
     table = layout.block_table[rows.start : rows.stop, : count_blocks(context)]
     contexts = layout.contexts[rows.start : rows.stop, None]  # [rows, 1]
     columns = torch.arange(context, device=table.device)
     positions = contexts - length + torch.arange(length, device=table.device)  # [rows, length]
     visible = columns <= positions[..., None]
-    if window is not None:
-        visible &= columns > positions[..., None] - window
+    if style.window is not None or style.chunk is not None:
+        visible &= columns >= style.first_seen(positions)[..., None]
     beyond = (columns >= contexts)[..., None, None]  # what lies there may be anything, and NaN survives a mask
     keys = layer.keys[table].flatten(1, 2)[:, :context].masked_fill(beyond, 0.0)
     values = layer.values[table].flatten(1, 2)[:, :context].masked_fill(beyond, 0.0)

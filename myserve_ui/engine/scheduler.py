@@ -10,6 +10,7 @@ from typing import Protocol
 
 from myserve_ui.core.logprobs import TokenLogprob
 from myserve_ui.core.outputs import FinishReason
+from myserve_ui.engine.rotary_rule import RotaryRule
 from myserve_ui.engine.sequence import Sequence
 from myserve_ui.engine.slot_manager import SlotCopy, SlotManager
 
@@ -100,10 +101,13 @@ class Scheduler:
     When memory runs out the newest sequence is preempted: it waits at the front of the queue and is computed again.
     """
 
-    def __init__(self, slots: SlotManager, *, max_num_batched_tokens: int, max_num_seqs: int | None = None) -> None:
+    def __init__(
+        self, slots: SlotManager, *, max_num_batched_tokens: int, rotary_rule: RotaryRule | None = None
+    ) -> None:
         self.slots = slots
+        self._rotary = rotary_rule or RotaryRule()
         self.max_num_batched_tokens = max_num_batched_tokens
-        self.max_num_seqs = max_num_seqs or slots.num_slots
+        self.max_num_seqs = slots.num_slots
         self.waiting: deque[Sequence] = deque()
         self.running: list[Sequence] = []
         self.num_preemptions = 0
@@ -124,6 +128,7 @@ class Scheduler:
         """Choose the next step's chunks, or None when there is nothing to do."""
         self._copies = []
         self.slots.start_step()
+        self._start_anew_beyond_switches()
         self._claim_decode_memory()
         decodes = [_chunk(sequence, 1) for sequence in self.running if sequence.num_uncomputed_tokens == 1]
         prefills = self._schedule_prefills(self.max_num_batched_tokens - len(decodes))
@@ -141,7 +146,8 @@ class Scheduler:
         """
         for chunk in batch.chunks:
             chunk.sequence.num_computed_tokens += chunk.length
-            self.slots.record(chunk.slot, chunk.token_ids)
+            end = chunk.start + chunk.length
+            self.slots.record(chunk.slot, self._rotary.marked(chunk.sequence, chunk.start, end))
         for row, (chunk, token_id) in enumerate(zip(batch.sampling, sampled.token_ids, strict=True)):
             if token_id is None:
                 self.finish(chunk.sequence, FinishReason.ERROR, error=_why_no_token(chunk.sequence))
@@ -196,6 +202,14 @@ class Scheduler:
         if not self.has_work:
             assert self.slots.used_tokens == 0, "memory is claimed though nothing runs"
 
+    def _start_anew_beyond_switches(self) -> None:
+        """A sequence that grew to where its keys are turned in another way, all of them, is computed again."""
+        for sequence in self.running if self._rotary.restarts else ():
+            done = sequence.num_computed_tokens
+            if done and self.slots.last_recorded(_slot(sequence)) != self._rotary.marked(sequence, done - 1, done)[0]:
+                self.slots.empty(_slot(sequence))
+                sequence.num_computed_tokens = 0
+
     def _claim_decode_memory(self) -> None:
         """Give every running sequence room for its next token, preempting the newest where memory is short."""
         for sequence in list(self.running):
@@ -222,7 +236,8 @@ class Scheduler:
         if sequence is None:
             return None
         reuse = (sequence.cache_prompt or sequence.parent is not None) and not sequence.wants_prompt_scores
-        if (allocation := self.slots.allocate(sequence.token_ids, reuse=reuse)) is None:
+        marked = self._rotary.marked(sequence, 0, sequence.num_tokens)
+        if (allocation := self.slots.allocate(marked, reuse=reuse)) is None:
             return None
         self.waiting.remove(sequence)
         self.running.append(sequence)

@@ -1,15 +1,19 @@
 """Before a model serves anybody: does it compute the same through the engine as by itself?
 
-Two prompts of different lengths run through the runner, in uneven chunks and side by side, and their logits are held
-against the module's own plain forward. This is what makes "any model" an honest claim: a family whose attention the
-engine does not reproduce is refused with the reason.
+Two prompts of different lengths run through the runner, in uneven chunks and side by side, then one of them alone, and
+their logits are held against the module's own plain forward. This is what makes "any model" an honest claim: a family
+whose attention the engine does not reproduce is refused with the reason. What begins beyond these lengths is
+length_check.py's.
 """
 
 from __future__ import annotations
 
+import inspect
 import logging
 import random
+from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 
@@ -18,8 +22,10 @@ from myserve_ui.engine.attention import FEW_THREADS
 from myserve_ui.engine.block_runner import BlockRunner
 from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.model_runner import ModelRunner
+from myserve_ui.engine.module_errors import explain_module_errors
 from myserve_ui.engine.scheduler import ScheduledBatch, ScheduledChunk
 from myserve_ui.engine.sequence import Sequence
+from myserve_ui.engine.slot_manager import ROUND_TO
 from myserve_ui.errors import ModelLoadError
 
 logger = logging.getLogger(__name__)
@@ -27,6 +33,8 @@ logger = logging.getLogger(__name__)
 PROMPT_LENGTHS = (9, 21)
 SPLITS = ((0, 4, 8, 9), (0, 13, 20, 21))
 """Where the chunks of each prompt begin and end; the last chunk of each is one token, like a decode step."""
+ALONE = (0, 20, 21)
+"""The same of the longer prompt when it is alone: many tokens in one chunk, with nobody beside them."""
 
 TOLERANCE = {torch.float32: 2e-3, torch.float16: 3e-2, torch.bfloat16: 8e-2}
 """Largest difference of a logit allowed, as a share of the largest logit: rounding in another order of sums."""
@@ -56,9 +64,9 @@ def reference_logits(module: torch.nn.Module, vocab_size: int) -> Reference:
     after_short, after_cut = _forward(module, [short])[0, -1], _forward(module, [cut])[0, -1]
     side_by_side, whole = _forward(module, [short, cut])[:, -1], _forward(module, [long])[0]
     noise = max(
-        _relative_difference(side_by_side[0], after_short),
-        _relative_difference(side_by_side[1], after_cut),
-        _relative_difference(whole[len(cut) - 1], after_cut),
+        relative_difference(side_by_side[0], after_short),
+        relative_difference(side_by_side[1], after_cut),
+        relative_difference(whole[len(cut) - 1], after_cut),
     )
     return Reference((after_short, whole[-1]), noise)
 
@@ -75,13 +83,35 @@ def check_runner(runner: ModelRunner | BlockRunner, expected: Reference, vocab_s
 
     Raises ModelLoadError if it is beyond rounding, or if some layers keep their keys and values elsewhere.
     """
-    sequences = [_sequence(index, prompt) for index, prompt in enumerate(_prompts(vocab_size))]
-    runner.reserve([64] * len(sequences) + [0] * (runner.num_slots - len(sequences)))
-    for step in range(len(SPLITS[0]) - 1):
-        logits = runner.forward(_batch(sequences, step))
-    difference = max(_relative_difference(*pair) for pair in zip(logits, expected.logits, strict=True))
+    short, long = _prompts(vocab_size)
+    with explain_module_errors(runner.module):
+        side_by_side = run_chunks(runner, [short, long], SPLITS)
+        alone = run_chunks(runner, [long], [ALONE])
+    pairs = zip([*side_by_side, *alone], [*expected.logits, expected.logits[-1]], strict=True)
+    difference = max(relative_difference(*pair) for pair in pairs)
     _refuse_if_wrong(runner, difference, expected)
     return difference
+
+
+def run_chunks(
+    runner: ModelRunner | BlockRunner, prompts: SequenceOf[list[int]], splits: SequenceOf[SequenceOf[int]]
+) -> torch.Tensor:
+    """Logits [prompts, vocab_size] after each of `prompts`, cut into chunks at its `splits`; all end in one step."""
+    sequences = [_sequence(index, prompt) for index, prompt in enumerate(prompts)]
+    claims = [_rounded(len(prompt)) for prompt in prompts]
+    runner.reserve(claims + [0] * (runner.num_slots - len(claims)))
+    spans = [list(pairwise(split)) for split in splits]
+    steps = max(map(len, spans))
+    for step in range(steps):
+        last = step == steps - 1
+        chunks = [
+            ScheduledChunk(sequence, own[index][0], own[index][1] - own[index][0], slot, samples=last)
+            for slot, (sequence, own) in enumerate(zip(sequences, spans, strict=True))
+            if (index := step - steps + len(own)) >= 0
+        ]
+        batch = ScheduledBatch(tuple(sorted(chunks, key=lambda chunk: (chunk.length > 1, chunk.slot))))
+        logits = runner.forward(batch)
+    return logits
 
 
 def check_row_runner(runner: ModelRunner, expected: Reference, vocab_size: int) -> None:
@@ -115,23 +145,27 @@ def _refuse_if_wrong(runner: ModelRunner | BlockRunner, difference: float, expec
         raise ModelLoadError(f"{architecture} computes values that are not numbers in {dtype}; {way_out}.")
     if not runner.cache.num_layers:
         raise ModelLoadError(f"{architecture} cannot be served: its layers do not use the shared attention interface.")
-    own_noise = min(NOISE_FACTOR * expected.noise, MOST_NOISE)
-    tolerance = max(TOLERANCE.get(runner.dtype, TOLERANCE[torch.bfloat16]), own_noise)
+    tolerance = tolerance_of(runner.dtype, expected.noise)
     if not difference <= tolerance:
         raise ModelLoadError(
             f"{architecture} cannot be served right: batched logits differ from the model's own forward by "
             f"{difference:.2%} of the largest logit, more than rounding ({tolerance:.2%}). "
-            "It probably mixes tokens outside attention, or uses an attention that the engine does not know."
+            f"{_probable_reason(runner.module)}."
         )
 
 
-def _batch(sequences: list[Sequence], step: int) -> ScheduledBatch:
-    last = step == len(SPLITS[0]) - 2
-    chunks = [
-        ScheduledChunk(sequence, splits[step], splits[step + 1] - splits[step], slot, samples=last)
-        for slot, (sequence, splits) in enumerate(zip(sequences, SPLITS, strict=True))
-    ]
-    return ScheduledBatch(tuple(sorted(chunks, key=lambda chunk: (chunk.length > 1, chunk.slot))))
+def _probable_reason(module: torch.nn.Module) -> str:
+    if "position_ids" not in inspect.signature(module.forward).parameters:
+        return "It counts the positions of its tokens itself and cannot be told them, as a batch of many texts must"
+    return (
+        "It probably mixes tokens outside attention, counts positions in a way of its own, or uses an attention that "
+        "the engine does not know"
+    )
+
+
+def tolerance_of(dtype: torch.dtype, noise: float) -> float:
+    """How far logits may be from the module's own, as a share of the largest; `noise` is how far it is from itself."""
+    return max(TOLERANCE.get(dtype, TOLERANCE[torch.bfloat16]), min(NOISE_FACTOR * noise, MOST_NOISE))
 
 
 def _sequence(index: int, prompt: list[int]) -> Sequence:
@@ -144,6 +178,11 @@ def _prompts(vocab_size: int) -> list[list[int]]:
     return [[generator.randrange(vocab_size) for _ in range(length)] for length in PROMPT_LENGTHS]
 
 
-def _relative_difference(actual: torch.Tensor, expected: torch.Tensor) -> float:
+def _rounded(num_tokens: int) -> int:
+    return -(-num_tokens // ROUND_TO) * ROUND_TO
+
+
+def relative_difference(actual: torch.Tensor, expected: torch.Tensor) -> float:
+    """The largest difference as a share of the largest number."""
     scale = expected.abs().max().clamp_min(1e-6)
     return ((actual - expected.to(actual.device)).abs().max() / scale).item()

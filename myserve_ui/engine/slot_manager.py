@@ -122,6 +122,14 @@ class SlotManager:
         """Note that the row now also holds the keys and values of `token_ids`, so that others may copy them."""
         self._rows[slot].token_ids.extend(token_ids)
 
+    def last_recorded(self, slot: int) -> int:
+        """The last token whose keys and values are in the row."""
+        return self._rows[slot].token_ids[-1]
+
+    def empty(self, slot: int) -> None:
+        """The row's owner computes it again from the first token."""
+        self._rows[slot].token_ids.clear()
+
     def release(self, slot: int, *, keep: bool = True) -> None:
         """Take the row back. What was recorded stays for reuse, unless `keep` is False: then it must be cleared."""
         row = self._rows[slot]

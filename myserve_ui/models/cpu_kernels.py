@@ -10,6 +10,7 @@ from torch import nn
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
+from myserve_ui.errors import MyServeError
 from myserve_ui.models.devices import product_workers
 from myserve_ui.models.fp16_linear import pack_whole
 from myserve_ui.models.int4_linear import Int4Linear, fits_int4, round_to_groups
@@ -24,6 +25,7 @@ AT_ONCE = 2
 """Layers that are packed side by side: the kernels' own packing uses one core. Each may stand twice for a moment."""
 LAYING_OUT = "laying out the weights for this processor"
 CHECK_TOKENS = 5
+TRIED_TOKENS = (5, 6)
 ROUNDING = {torch.float32: 1e-4, torch.bfloat16: 3e-2}
 """Largest difference of a result, as a share of the largest: sums in another order, products of this dtype."""
 
@@ -53,6 +55,16 @@ def install_cpu_kernels(
     """
     if not can_pack(dtype, model.device):
         return False
+    try:
+        return _install(model, dtype, in_int4=in_int4, on_progress=on_progress)
+    except (KernelMismatchError, MyServeError, MemoryError):
+        raise
+    except Exception as error:  # a family may look into its layers, and find others there than its own
+        line = next(iter(str(error).splitlines()), "")[:120]
+        raise KernelMismatchError(f"{type(error).__name__}: {line}") from error
+
+
+def _install(model: PreTrainedModel, dtype: torch.dtype, *, in_int4: bool, on_progress: OnProgress) -> bool:
     layers = find_lean_layers(model) if dtype is torch.float32 else None
     if layers is not None and (not in_int4 or _fit_int4(layers)):
         _replace_layers(model, layers, _int4_form() if in_int4 else _whole_form(), on_progress)
@@ -62,6 +74,8 @@ def install_cpu_kernels(
         _pack_linears(model, on_progress)
     _pack_head(model, dtype)
     convert_the_rest(model, dtype)
+    if layers is None:
+        model(input_ids=torch.tensor([TRIED_TOKENS]), use_cache=False)  # lean layers were tried one by one
     return True
 
 

@@ -37,12 +37,29 @@ def find_context_length(
     """Tokens, prompt and answer together; `limit` makes it shorter. Raises ModelLoadError if `limit` is longer."""
     text = config.get_text_config()
     stated = [value for each in LENGTH_NAMES if isinstance(value := getattr(text, each, None), int) and value > 0]
-    own = stated[0] if stated else min(tokenizer.model_max_length, NO_LENGTH_STATED)
+    own = _stretched(text, stated[0]) if stated else min(tokenizer.model_max_length, NO_LENGTH_STATED)
     if limit is not None and limit > own:
         raise ModelLoadError(
             f"--max-model-len or MYSERVE_MAX_MODEL_LEN is {limit}, but {name} has a context of {own} tokens."
         )
     return own if limit is None else limit
+
+
+def _stretched(text: PretrainedConfig, stated: int) -> int:
+    """`stated`, or what the rotary positions were stretched to if that is longer.
+
+    yarn stretches the original length, dynamic NTK the stated one; a configuration may state the length before or
+    after. The other kinds state it after (llama3, longrope), or do not say which they mean (linear).
+    """
+    parameters = getattr(text, "rope_parameters", None) or {}
+    factor = parameters.get("factor")
+    if not isinstance(factor, int | float) or factor <= 1:
+        return stated
+    kind = parameters.get("rope_type")
+    if kind == "dynamic":
+        return int(stated * factor)
+    original = parameters.get("original_max_position_embeddings") or stated
+    return max(stated, int(original * factor)) if kind == "yarn" else stated
 
 
 def find_sampling_defaults(name: str, model: PreTrainedModel) -> SamplingDefaults:

@@ -10,6 +10,7 @@ from myserve_ui.core.memory_report import MemoryReport
 from myserve_ui.core.model_info import ModelInfo
 from myserve_ui.core.sampling_params import SamplingDefaults
 from myserve_ui.core.tokenizer import Tokenizer
+from myserve_ui.models.verdicts import Verdicts
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,5 +31,7 @@ class LoadedModel:
     """Of activations between layers, keys and values; nf4 weights are expanded to it."""
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     """Where input ids go; a model over several devices keeps its embedding here."""
+    verdicts: Verdicts | None = None
+    """Where checks of it are remembered; None for models that were not loaded from files."""
     memory: MemoryReport | None = None
     """What the weights take, tensor by tensor; None for models that were not loaded from files."""

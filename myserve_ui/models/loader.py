@@ -43,6 +43,7 @@ from myserve_ui.models.quiet import quiet_libraries
 from myserve_ui.models.tokenizer import HuggingFaceTokenizer
 from myserve_ui.models.tokenizer_files import check_tokenizer_files, explain_tokenizer_errors
 from myserve_ui.models.tokenizer_shelf import TokenizerShelf
+from myserve_ui.models.verdicts import open_verdicts
 from myserve_ui.models.weight_numbers import check_numbers
 
 READING = "reading the weights"
@@ -100,7 +101,10 @@ def load_model(entry: CatalogEntry, *, options: LoadOptions, on_progress: OnProg
             looking.result()
             tokenizer = reading.result()
         return_freed_memory()
-        return _describe(entry, model, tokenizer, options, dtype=dtype)
+        verdicts = open_verdicts(
+            folder, options.cache, {"form": [entry.precision, str(dtype), options.kernels, str(model.device)]}
+        )
+        return replace(_describe(entry, model, tokenizer, options, dtype=dtype), verdicts=verdicts)
 
 
 def fetch_model(source: ModelSource, options: LoadOptions, on_progress: OnProgress = ignore_progress) -> Path:

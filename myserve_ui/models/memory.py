@@ -59,8 +59,11 @@ def count_kv_bytes_per_token(config: PretrainedConfig, dtype: torch.dtype) -> in
     layers = getattr(text, "num_hidden_layers", None)
     if not isinstance(heads, int) or not isinstance(layers, int):
         return None
-    kv_heads = getattr(text, "num_key_value_heads", None) or heads
-    head_dim = getattr(text, "head_dim", None) or text.hidden_size // heads
+    try:
+        kv_heads = getattr(text, "num_key_value_heads", None) or heads
+        head_dim = getattr(text, "head_dim", None) or text.hidden_size // heads
+    except Exception:  # a configuration whose layers differ refuses to name one size, by a class of its own
+        return None
     return int(2 * layers * kv_heads * head_dim * dtype.itemsize)
 
 

@@ -17,10 +17,12 @@ from myserve_ui.engine.flash_block_kernel import FlashKernel, choose_kernel
 from myserve_ui.engine.grammar import Background
 from myserve_ui.engine.memory_budget import plan_cache
 from myserve_ui.engine.model_runner import ModelRunner, Runner
+from myserve_ui.engine.module_errors import explain_module_errors
 from myserve_ui.engine.ranked_draw import draw_from_nucleus
-from myserve_ui.engine.self_check import Reference, check_row_runner, check_runner, reference_logits
+from myserve_ui.engine.self_check import Reference, check_row_runner, check_runner, reference_logits, tolerance_of
 from myserve_ui.errors import ModelLoadError
 from myserve_ui.models.loaded_model import LoadedModel
+from myserve_ui.serving.context_check import Context, settle_context
 
 logger = logging.getLogger(__name__)
 
@@ -43,10 +45,10 @@ class EngineLimits:
 
 def build_engine(loaded: LoadedModel, limits: EngineLimits) -> Engine:
     """An engine that serves `loaded`. Raises ModelLoadError if the model does not pass the self-check."""
-    runner = _build_runner(loaded, limits.max_num_seqs)
+    runner, context = _build_runner(loaded, limits)
     budget = plan_cache(
         kv_bytes_per_token=runner.kv_bytes_per_token,
-        context_length=min(loaded.context_length, limits.max_model_len or loaded.context_length),
+        context_length=context.length,
         max_num_seqs=limits.max_num_seqs,
         device=loaded.device,
         kv_cache_gib=limits.kv_cache_gib,
@@ -58,6 +60,7 @@ def build_engine(loaded: LoadedModel, limits: EngineLimits) -> Engine:
         max_num_batched_tokens=max(_step_tokens(loaded, limits), limits.max_num_seqs),
         max_model_len=budget.max_model_len,
         max_cache_tokens=budget.max_cache_tokens,
+        context_note=context.note,
         debug=limits.debug,
     )
     return Engine(
@@ -75,18 +78,26 @@ def _beside_the_forward() -> Background:
     return lambda work: executor.submit(work).result
 
 
-def _build_runner(loaded: LoadedModel, num_slots: int) -> Runner:
+def _build_runner(loaded: LoadedModel, limits: EngineLimits) -> tuple[Runner, Context]:
+    """A runner that passed its checks, and the context that they leave."""
     if loaded.module is None:
-        return EchoRunner(loaded.tokenizer.vocab_size, min(loaded.eos_token_ids))
-    vocab_size = loaded.tokenizer.vocab_size
-    expected = reference_logits(loaded.module, vocab_size)
-    num_slots = max(num_slots, len(expected.logits))
+        runner = EchoRunner(loaded.tokenizer.vocab_size, min(loaded.eos_token_ids))
+        return runner, Context(min(loaded.context_length, limits.max_model_len or loaded.context_length))
+    with explain_module_errors(loaded.module):
+        expected = reference_logits(loaded.module, loaded.tokenizer.vocab_size)
+    checked = _build_checked_runner(loaded, expected, num_slots=max(limits.max_num_seqs, len(expected.logits)))
+    tolerance = tolerance_of(checked.dtype, expected.noise)
+    return checked, settle_context(loaded, checked, tolerance=tolerance, asked_for=limits.max_model_len)
+
+
+def _build_checked_runner(loaded: LoadedModel, expected: Reference, *, num_slots: int) -> ModelRunner | BlockRunner:
+    assert loaded.module is not None
     if loaded.device.type == "cuda":
         kernel = choose_kernel(loaded.device, loaded.dtype)
         recorder = CudaRecorder(loaded.device) if isinstance(kernel, FlashKernel) else None
         return build_block_runner(loaded, expected, num_slots=num_slots, kernel=kernel, recorder=recorder)
     runner = ModelRunner(loaded.module, num_slots=num_slots, max_len=loaded.context_length)
-    check_row_runner(runner, expected, vocab_size)
+    check_row_runner(runner, expected, loaded.tokenizer.vocab_size)
     if loaded.device.type == "cpu":
         # A loop takes seconds to compile where it has never run: here, and not in the first answer that draws.
         draw_from_nucleus(expected.logits[0][None], [SamplingParams(top_p=0.9)], [0.5])

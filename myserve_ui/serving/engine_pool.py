@@ -270,6 +270,7 @@ def _describe(entry: CatalogEntry, loaded: LoadedModel, engine: Engine) -> Model
         name=entry.source.name,
         state=LoadState.READY,
         context_length=engine.config.max_model_len,
+        note=" ".join(filter(None, (loaded.info.note, engine.config.context_note))) or None,
         kv_bytes_per_token=engine.runner.kv_bytes_per_token,
         has_chat_template=loaded.tokenizer.has_chat_template,
     )

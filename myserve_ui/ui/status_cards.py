@@ -39,6 +39,8 @@ def _weights(model: ModelInfo) -> Facts:
         bits = f", {model.bits_per_parameter:.2f} bits per parameter" if model.bits_per_parameter else ""
         yield "weights", f"{model.weight_bytes / MIB:,.0f} MiB{bits}"
     yield "context", f"{model.context_length:,} tokens"
+    if model.note:
+        yield "note", model.note
 
 
 def _work(model: ModelInfo, engine: EngineStatus) -> Facts:
