@@ -9,6 +9,7 @@ from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 
 from myserve_ui.core.tool_call_output import AnswerForm
 from myserve_ui.engine.grammar_matcher import Matcher
+from myserve_ui.engine.grammar_refusals import refusal
 from myserve_ui.engine.grammar_text import write_grammar
 from myserve_ui.errors import InvalidRequestError
 
@@ -19,9 +20,6 @@ MAX_ITEMS_IN_ROW = 6000
 """An object of a thousand optional properties needs four thousand."""
 STEP_LEXER_FUEL = 100_000
 """For one mask, some ten milliseconds."""
-
-MAX_REASON_LENGTH = 300
-ERROR_PREFIX, ERROR_QUOTE = "failed to compile JSON schema: ", "\n   1 | %llguidance"
 
 
 class CompiledGrammar:
@@ -81,10 +79,10 @@ class GrammarCompiler:
     def _build(self, output: AnswerForm) -> CompiledGrammar:
         prototype = LLMatcher(self._tokenizer, write_grammar(output), log_level=0, limits=_limits())
         if prototype.is_error():
-            raise _refusal(prototype.get_error())
+            raise refusal(prototype.get_error())
         grammar = CompiledGrammar(prototype, (self._tokenizer.vocab_size + 31) // 32 * 4)
         if (failure := grammar.start().try_first_token()) is not None:
-            raise _refusal(failure)
+            raise refusal(failure)
         return grammar
 
     @cached_property
@@ -124,12 +122,3 @@ def _limits() -> LLParserLimits:
         step_lexer_fuel=STEP_LEXER_FUEL,
         verbose_errors=False,
     )
-
-
-def _refusal(error: str) -> InvalidRequestError:
-    """The library's error without the grammar that it quotes."""
-    reason = error.partition(ERROR_PREFIX)[2] or error
-    line = " ".join(reason.partition(ERROR_QUOTE)[0].split())
-    if line.startswith("oneOf"):
-        line = "the alternatives of a oneOf may overlap; use anyOf"
-    return InvalidRequestError(f"The schema cannot be honoured: {line[:MAX_REASON_LENGTH].rstrip('.')}.")
