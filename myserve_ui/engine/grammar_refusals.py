@@ -30,6 +30,7 @@ REASONS: tuple[tuple[str, str], ...] = (
     ("too large|too complex|limit|fuel|exceed|stack level|too big", "it is too complex; make it smaller."),
 )
 """What the library's words hold, and what is said instead."""
+GAVE_UP = "the grammar library gave up"
 OTHERWISE = "it cannot be made into a grammar; simplify it."
 
 

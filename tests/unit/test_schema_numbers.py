@@ -58,7 +58,7 @@ def test_a_number_that_cannot_be_kept_is_refused_in_plain_words(schema):
     assert len(refused.value.message) < 300
 
 
-@pytest.mark.parametrize("reference", "#/const #/enum/0 #/x-a #/default #/properties #/%63onst #/id".split())
+@pytest.mark.parametrize("reference", ["#/const", "#/enum/0", "#/x-a", "#/properties", "#/%63onst"])
 def test_a_reference_leads_to_nothing_that_was_not_checked(reference):
     hidden = {"const": -(2**63)}
     schema = {"$ref": reference, "x-a": hidden, "default": hidden, "properties": {"a": True}}
