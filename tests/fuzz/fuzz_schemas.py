@@ -50,7 +50,10 @@ def trial(rng: random.Random) -> None:
         return
     for _ in range(NUM_WALKS):
         if (text := _walk(grammar, rng)) is not None:
-            answer = json.loads(text)["parameters"] if is_tool else json.loads(text)
+            answer = json.loads(text)
+            if "Infinity" in json.dumps(answer):  # 1e999 is a number for JSON, and none for the validator
+                continue
+            answer = answer["parameters"] if is_tool else answer
             fault = next((error.message for error in validator.iter_errors(answer)), None)
             assert fault is None, f"{json.dumps(schema)} let {text!r} through: {fault}"
 
