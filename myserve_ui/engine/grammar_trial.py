@@ -14,9 +14,9 @@ from llguidance import LLTokenizer
 from myserve_ui.engine.grammar_compiler import CompiledGrammar, compile_grammar
 from myserve_ui.errors import InvalidRequestError
 
-WALKS = 4
-MAX_STEPS = 48
-MAX_SECONDS = 0.3
+WALKS = 3
+MAX_STEPS = 32
+MAX_SECONDS = 0.1
 """For all walks of a grammar together."""
 BITS = 8
 
