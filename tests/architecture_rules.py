@@ -83,7 +83,10 @@ HOMES: dict[str, set[str]] = {
     "bitsandbytes": {"models", "engine/attention"},
     "accelerate": {"models"},
     "gguf": {"models"},
-    "llguidance": {"engine/grammar_compiler", "engine/grammar_matcher"},
+    "llguidance": {
+        *(f"engine/grammar_{name}" for name in ("compiler", "matcher", "trial", "vocabulary")),
+        "serving/grammar_worker",
+    },
     "rich": {"cli"},
     "safetensors": {"models"},
     "filelock": {"models"},

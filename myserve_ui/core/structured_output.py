@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+from myserve_ui.core.held_schema import hold_schema
 from myserve_ui.core.schema_rules import check_schema
 from myserve_ui.errors import InvalidRequestError
 
 MAX_SCHEMA_BYTES = 64 * 1024
 """A thousand properties of sixty bytes each; the slowest grammar of this size is built in half a second."""
+
+NAMING = ('"properties":', '"patternProperties":', '"required":')
 
 ANY_OBJECT = '{"type":"object"}'
 
@@ -19,7 +22,15 @@ class StructuredOutput:
     """A shape that every token of an answer is held to. Equal shapes share one grammar."""
 
     schema: str
-    """A checked JSON schema as compact JSON, its keys in the order given: properties come out in that order."""
+    """A checked JSON schema as compact JSON, its numbers written as the grammar library reads them, without notes.
+
+    Its keys are in the order given: properties come out in that order.
+    """
+
+    @property
+    def names_keys(self) -> bool:
+        """Whether it may say what some keys hold, so that it matters how a key is spelled."""
+        return any(keyword in self.schema for keyword in NAMING)
 
     @staticmethod
     def json_object() -> StructuredOutput:
@@ -44,7 +55,7 @@ class StructuredOutput:
                 param=param,
             )
         check_schema(schema, param)
-        return StructuredOutput(text)
+        return StructuredOutput(_compact(hold_schema(schema, param), param))
 
 
 def _compact(schema: dict[str, object], param: str) -> str:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence as SequenceOf
 from functools import cached_property
 
-from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
+from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
 from myserve_ui.core.tool_call_output import AnswerForm
 from myserve_ui.engine.grammar_matcher import Matcher
+from myserve_ui.engine.grammar_panics import is_panic
+from myserve_ui.engine.grammar_refusals import GAVE_UP, refusal
 from myserve_ui.engine.grammar_text import write_grammar
+from myserve_ui.engine.grammar_vocabulary import Vocabulary
 from myserve_ui.errors import InvalidRequestError
 
 MAX_CACHED = 16
@@ -19,9 +22,6 @@ MAX_ITEMS_IN_ROW = 6000
 """An object of a thousand optional properties needs four thousand."""
 STEP_LEXER_FUEL = 100_000
 """For one mask, some ten milliseconds."""
-
-MAX_REASON_LENGTH = 300
-ERROR_PREFIX, ERROR_QUOTE = "failed to compile JSON schema: ", "\n   1 | %llguidance"
 
 
 class CompiledGrammar:
@@ -57,7 +57,7 @@ class GrammarCompiler:
     ) -> None:
         """`read_token_bytes` is called at the first use: bytes of every id, none for those that add no text."""
         self._read_token_bytes = read_token_bytes
-        self._end_token_ids = sorted(end_token_ids)
+        self._end_token_ids = end_token_ids
         self._max_cached = max_cached
         self._cached: dict[AnswerForm, CompiledGrammar] = {}
 
@@ -74,47 +74,45 @@ class GrammarCompiler:
                 error.param = param
                 raise
         self._cached[output] = grammar
-        while len(self._cached) > self._max_cached:
-            self._cached.pop(next(iter(self._cached)), None)
+        for oldest in list(self._cached)[: -self._max_cached]:
+            self._cached.pop(oldest, None)
         return grammar
 
-    def _build(self, output: AnswerForm) -> CompiledGrammar:
-        prototype = LLMatcher(self._tokenizer, write_grammar(output), log_level=0, limits=_limits())
-        if prototype.is_error():
-            raise _refusal(prototype.get_error())
-        grammar = CompiledGrammar(prototype, (self._tokenizer.vocab_size + 31) // 32 * 4)
-        if (failure := grammar.start().try_first_token()) is not None:
-            raise _refusal(failure)
+    def find(self, output: AnswerForm) -> CompiledGrammar | None:
+        """The grammar of `output` if it is at hand."""
+        grammar = self._cached.pop(output, None)
+        if grammar is None or grammar.is_spent:
+            return None
+        self._cached[output] = grammar
         return grammar
 
     @cached_property
-    def _tokenizer(self) -> LLTokenizer:
-        """The vocabulary as a tree of bytes."""
-        token_bytes = list(self._read_token_bytes())
-        end_token_ids = [token_id for token_id in self._end_token_ids if token_id < len(token_bytes)]
-        if not end_token_ids:
-            raise InvalidRequestError(
-                "This model has no end token, so an answer of a given form could not end: "
-                "leave response_format and tools out.",
-            )
-        for token_id in end_token_ids:
-            token_bytes[token_id] = b""  # an end is never part of a text, whatever its name
-        table = _TokenTable(token_bytes, end_token_ids[0])
-        return LLTokenizer(TokenizerWrapper(table), eos_token=end_token_ids, slices=LLTokenizer.json_slices())
+    def vocabulary(self) -> Vocabulary:
+        """Raises InvalidRequestError for a model that grammars cannot be made for."""
+        return Vocabulary.of(self._read_token_bytes(), self._end_token_ids)
+
+    def _build(self, output: AnswerForm) -> CompiledGrammar:
+        return compile_grammar(self._tree, write_grammar(output), self.vocabulary.mask_bytes)
+
+    @cached_property
+    def _tree(self) -> LLTokenizer:
+        return self.vocabulary.as_tree()
 
 
-class _TokenTable:
-    """A vocabulary as the library reads it."""
-
-    bos_token_id = None
-
-    def __init__(self, tokens: list[bytes], eos_token_id: int) -> None:
-        self.tokens = tokens
-        self.eos_token_id = eos_token_id
-
-    def __call__(self, text: str) -> list[int]:
-        """Ids of a text are asked for only to force tokens, which the grammar switches off."""
-        raise NotImplementedError
+def compile_grammar(tree: LLTokenizer, text: str, mask_bytes: int) -> CompiledGrammar:
+    """The grammar that `text` is. Raises InvalidRequestError if it is none, costs too much, or allows no answer."""
+    try:
+        prototype = LLMatcher(tree, text, log_level=0, limits=_limits())
+    except BaseException as error:
+        if not is_panic(error):
+            raise
+        raise refusal(GAVE_UP) from None
+    if prototype.is_error():
+        raise refusal(prototype.get_error())
+    grammar = CompiledGrammar(prototype, mask_bytes)
+    if (failure := grammar.start().try_first_token()) is not None:
+        raise refusal(failure)
+    return grammar
 
 
 def _limits() -> LLParserLimits:
@@ -124,12 +122,3 @@ def _limits() -> LLParserLimits:
         step_lexer_fuel=STEP_LEXER_FUEL,
         verbose_errors=False,
     )
-
-
-def _refusal(error: str) -> InvalidRequestError:
-    """The library's error without the grammar that it quotes."""
-    reason = error.partition(ERROR_PREFIX)[2] or error
-    line = " ".join(reason.partition(ERROR_QUOTE)[0].split())
-    if line.startswith("oneOf"):
-        line = "the alternatives of a oneOf may overlap; use anyOf"
-    return InvalidRequestError(f"The schema cannot be honoured: {line[:MAX_REASON_LENGTH].rstrip('.')}.")

@@ -7,7 +7,10 @@ from collections.abc import Callable
 
 from llguidance import LLMatcher
 
+from myserve_ui.engine.grammar_panics import is_panic
+
 TOO_COMPLEX = "The grammar became too complex at this point of the answer; simplify the schema."
+GAVE_UP = "The grammar failed at this point of the answer; simplify the schema."
 FORBIDDEN = "A token was chosen that the grammar does not allow."
 
 
@@ -29,7 +32,7 @@ class Matcher:
     @property
     def is_finished(self) -> bool:
         """True if the JSON is complete and nothing but an end may follow; a failed matcher is not finished."""
-        return self.failure is None and self._matcher.is_stopped()
+        return self.failure is None and self._ask(self._matcher.is_stopped) is True
 
     def write_mask(self, address: int) -> None:
         """Write the ids that may come next to `mask_bytes` bytes at `address`; bit i of the whole is id i.
@@ -37,23 +40,39 @@ class Matcher:
         End ids are among them only where the JSON is complete. After a failure nothing is allowed: the library would
         allow an end, and half an answer would pass for a whole one.
         """
-        self._matcher.unsafe_compute_mask_ptr(address, self.mask_bytes)
-        self._note_failure(TOO_COMPLEX)
+        if self.failure is None:
+            self._ask(lambda: self._matcher.unsafe_compute_mask_ptr(address, self.mask_bytes))
+            self._note_failure(TOO_COMPLEX)
         if self.failure is not None:
             ctypes.memset(address, 0, self.mask_bytes)
 
     def accept(self, token_id: int) -> None:
         """Go on by a chosen token. One that the mask forbids sets `failure`."""
-        self._matcher.consume_token(token_id)
-        self._note_failure(FORBIDDEN)
+        if self.failure is None:
+            self._ask(lambda: self._matcher.consume_token(token_id))
+            self._note_failure(FORBIDDEN)
 
     def try_first_token(self) -> str | None:
         """Why not even a first token can be written, or None."""
         buffer = (ctypes.c_uint32 * (self.mask_bytes // 4))()
-        self._matcher.unsafe_compute_mask_ptr(ctypes.addressof(buffer), self.mask_bytes)
-        return "no answer fits it" if self._matcher.is_error() or not any(buffer) else None
+        self.write_mask(ctypes.addressof(buffer))
+        return None if any(buffer) else "no answer fits it"
+
+    def _ask(self, call: Callable[[], object]) -> object:
+        """What the library says; if it gives up, so does this matcher, and nobody else."""
+        try:
+            return call()
+        except BaseException as error:
+            if not is_panic(error):
+                raise
+            self._fail(GAVE_UP)
+            return None
 
     def _note_failure(self, reason: str) -> None:
-        if self.failure is None and self._matcher.is_error():
+        if self.failure is None and self._ask(self._matcher.is_error):
+            self._fail(reason)
+
+    def _fail(self, reason: str) -> None:
+        if self.failure is None:
             self.failure = reason
             self._on_failure()

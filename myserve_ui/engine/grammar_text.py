@@ -12,6 +12,8 @@ WHITESPACE = r"[ ]|\n[ \t]{0,32}"
 
 HEADER = '%llguidance {"no_forcing": true}'
 """The choice of tokens is left to the model, also where only one text is possible."""
+ONE_SPELLING = 'nrbtf"\\'
+"""Escapes without \\u, so that a key can be written in one way only: \\u0061 would pass for another key than a."""
 ANY_TEXT = r"/(.|\n)*/"
 TEXT_WITHOUT_BRACE = r"/(\s*[^\s{](.|\n)*)?/"
 
@@ -44,7 +46,9 @@ def _write_start(form: ToolCallOutput) -> list[str]:
 
 def _write_schema(output: StructuredOutput) -> str:
     """A JSON value, the library strict about keywords."""
-    options = {"whitespace_pattern": WHITESPACE, "lenient": False, "coerce_one_of": False}
+    options: dict[str, object] = {"whitespace_pattern": WHITESPACE, "lenient": False, "coerce_one_of": False}
+    if output.names_keys:
+        options["json_allowed_escapes"] = ONE_SPELLING
     return "%json " + json.dumps(json.loads(output.schema) | {"x-guidance": options})
 
 

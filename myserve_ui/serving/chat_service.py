@@ -15,12 +15,11 @@ from myserve_ui.core.outputs import RequestOutput
 from myserve_ui.core.requests import ChatRequest, CompletionRequest
 from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.core.timings import RequestTimings
-from myserve_ui.core.tool_call_output import AnswerForm, ToolCallOutput
 from myserve_ui.engine.engine_request import EngineRequest
-from myserve_ui.engine.grammar_compiler import CompiledGrammar
 from myserve_ui.errors import ShuttingDownError
 from myserve_ui.serving.engine_pool import EnginePool, RunningEngine, engine_status
 from myserve_ui.serving.engine_thread import first_output
+from myserve_ui.serving.grammar_workshop import GrammarWorkshop
 from myserve_ui.serving.request_checks import (
     check_continuation,
     check_prompt,
@@ -59,7 +58,7 @@ class ChatService:
         self._grace = grace
         self._started = time.monotonic()
         self._draining = False
-        self._one_grammar = asyncio.Semaphore(1)
+        self.grammars = GrammarWorkshop()
 
     def models(self) -> tuple[ModelInfo, ...]:
         """Every (model, precision) that can be asked for, the default first."""
@@ -162,6 +161,7 @@ class ChatService:
         except TimeoutError:
             if unfinished := self.status().num_unfinished:
                 logger.warning("unfinished answers that are cut off after %g s of grace: %d", self._grace, unfinished)
+        await self.grammars.shut_down()
         await self._pool.shut_down()
 
     def _engine(self, model: str) -> RunningEngine:
@@ -188,7 +188,8 @@ class ChatService:
         vocab_size = engine.loaded.tokenizer.vocab_size
         check_token_ids(params.stop_token_ids, vocab_size, "stop_token_ids")
         check_token_ids([token_id for token_id, _ in params.logit_bias], vocab_size, "logit_bias")
-        grammar = await self._compile(engine, params.structured_output)
+        form = params.structured_output
+        grammar = None if form is None else await self.grammars.compile(engine.grammars, form)
         first = EngineRequest(
             request_id=f"req-{uuid.uuid4().hex}",
             prompt_token_ids=tuple(prompt),
@@ -198,14 +199,6 @@ class ChatService:
             grammar=grammar,
         )
         return [first, *(other_choice(first, choice) for choice in range(1, n))]
-
-    async def _compile(self, engine: RunningEngine, form: AnswerForm | None) -> CompiledGrammar | None:
-        """The grammar of a form; off the event loop and one at a time, since a hostile one takes a core for seconds."""
-        if form is None:
-            return None
-        param = "tools" if isinstance(form, ToolCallOutput) else "response_format"
-        async with self._one_grammar:
-            return await asyncio.to_thread(engine.grammars.compile, form, param=param)
 
     def _answer(
         self, engine: RunningEngine, requests: Sequence[EngineRequest], asked: ChatRequest | CompletionRequest

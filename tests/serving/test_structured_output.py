@@ -93,7 +93,7 @@ async def test_choices_of_a_held_prompt_each_keep_the_form(make_service):
 
 async def test_a_schema_that_cannot_be_honoured_is_refused_before_the_stream(make_service):
     service = await make_service("llama")
-    impossible = StructuredOutput.json_schema({"type": "integer", "minimum": 5, "maximum": 4})
+    impossible = StructuredOutput.json_schema({"$ref": "#"})
     with pytest.raises(InvalidRequestError):
         await service.start_chat(chat_request(structured_output=impossible))
     assert (await answer(service, chat_request()))[1][-1].finish_reason

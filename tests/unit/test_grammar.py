@@ -196,7 +196,7 @@ CANNOT = {
 @pytest.mark.parametrize("schema", CANNOT.values(), ids=list(CANNOT))
 def test_what_cannot_be_enforced_is_refused(schema):
     with pytest.raises(InvalidRequestError) as refused:
-        byte_compiler().compile(StructuredOutput.json_schema(schema), param="tools")
+        byte_compiler().compile(StructuredOutput.json_schema(schema, param="tools"), param="tools")
     assert refused.value.param == "tools"
     assert refused.value.message.startswith("The schema cannot be honoured: ")
     assert "llguidance" not in refused.value.message
