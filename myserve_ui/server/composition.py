@@ -13,6 +13,7 @@ from myserve_ui.api.door import add_api
 from myserve_ui.errors import ModelLoadError
 from myserve_ui.server.browser_paths import is_browser_path
 from myserve_ui.server.page_gate import PageGate
+from myserve_ui.server.page_headers import PageHeaders
 from myserve_ui.server.service_builder import Services, build_services
 from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.settings import Settings
@@ -45,6 +46,7 @@ def create_app(
     app.router.lifespan_context = _life_span(service, gate)
     app.state.service, app.state.page = service, gate
     add_api(app, service, settings, comparisons=services.comparisons, is_browser_path=is_browser_path)
+    app.add_middleware(PageHeaders)
     app.router.routes.append(gate)
     return app
 
