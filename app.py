@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from myserve_ui.errors import MyServeError, SettingsError
 from myserve_ui.server.standard_streams import flush_streams, forgive_warnings, say, secure_streams
-from myserve_ui.settings import exposure_warning, kubernetes_note, prepare_environment, read_settings
+from myserve_ui.settings import exposure_warning, folder_note, kubernetes_note, prepare_environment, read_settings
 
 WRONG_SETTING = 2
 INTERRUPTED = 130
@@ -23,7 +23,7 @@ def main(arguments: Sequence[str]) -> int:
     forgive_warnings()
     try:
         settings = read_settings(arguments)
-        for remark in filter(None, (exposure_warning(settings), kubernetes_note())):
+        for remark in filter(None, (exposure_warning(settings), kubernetes_note(), folder_note(settings))):
             complain(remark)
         prepare_environment()
         gc.disable()  # until the page stands: importing makes a million objects and next to no garbage

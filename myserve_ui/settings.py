@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import getpass
+import importlib.util
 import ipaddress
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -12,6 +15,7 @@ import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 
 from myserve_ui.errors import SettingsError
+from myserve_ui.setting_folders import can_be_made, is_temporary, own_folder, temporary_home
 from myserve_ui.setting_sources import Given, read_options, read_variables, service_variables, unknown_variables
 from myserve_ui.setting_words import expected, is_secret
 
@@ -36,6 +40,8 @@ PATIENT_ENVIRONMENT = {"GOMP_SPINCOUNT": "20000"}
 """How often a thread of a product looks for the next one before it sleeps: for a fraction of a millisecond, longer
 than what comes between two products. By default it is for milliseconds, taken from whatever else there is to do."""
 
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
 Origin = Annotated[str, Field(pattern=r"^(\*|https?://[^/,\s]+)$")]
 """What a browser sends as Origin: no path, no slash at the end."""
 
@@ -43,11 +49,11 @@ RootPath = Annotated[str, Field(pattern=r"^(/[A-Za-z0-9._~-]+)*$")]
 
 
 def _default_cache() -> Path:
-    return Path(platformdirs.user_cache_dir("myserve-ui"))
+    return own_folder(platformdirs.user_cache_dir, "cache")
 
 
 def _default_data() -> Path:
-    return Path(platformdirs.user_data_dir("myserve-ui"))
+    return own_folder(platformdirs.user_data_dir, "data")
 
 
 class Settings(BaseModel):
@@ -177,6 +183,52 @@ def prepare_environment() -> None:
     if "OMP_WAIT_POLICY" not in os.environ:
         for name, value in PATIENT_ENVIRONMENT.items():
             os.environ.setdefault(name, value)
+    _be_somebody()
+    _stay_on_this_machine()
+    os.umask(os.umask(0o077) & 0o077)  # whatever is kept from others: what this process makes, it can read
+
+
+def _be_somebody() -> None:
+    """Give a process without a name, a home or a working folder what libraries take for granted."""
+    try:
+        getpass.getuser()
+    except (KeyError, OSError):
+        os.environ["USER"] = f"user-{os.getuid()}"
+    home = os.path.expanduser("~")
+    if home == "~" or not (os.path.isdir(home) or can_be_made(Path(home))):
+        os.environ["HOME"] = str(temporary_home())
+    try:
+        os.getcwd()
+    except OSError:  # deleted, or not to be read
+        os.chdir(temporary_home())
+
+
+def _stay_on_this_machine() -> None:
+    """Let no request to this machine itself go by a proxy; others may."""
+    for name in ("NO_PROXY", "no_proxy"):
+        kept = [part for part in os.environ.get(name, "").split(",") if part.strip()]
+        os.environ[name] = ",".join(dict.fromkeys([*kept, *LOOPBACK]))
+
+
+@contextmanager
+def without_unusable_proxies() -> Iterator[None]:
+    """Hide proxies that httpx cannot use while a library is imported that makes clients of it, and then calls nobody.
+
+    Any other request by such a proxy still fails, for it must not go out by another way.
+    """
+    hidden = {name: os.environ.pop(name) for name in list(os.environ) if _is_unusable_proxy(name, os.environ[name])}
+    try:
+        yield
+    finally:
+        os.environ.update(hidden)
+
+
+def _is_unusable_proxy(name: str, value: str) -> bool:
+    if name.lower() not in ("all_proxy", "http_proxy", "https_proxy") or not value:
+        return False
+    kind = value.partition("://")[0].lower() if "://" in value else "http"
+    speaks_socks = importlib.util.find_spec("socksio") is not None
+    return kind not in (("http", "https", "socks5", "socks5h") if speaks_socks else ("http", "https"))
 
 
 def read_settings(arguments: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> Settings:
@@ -205,6 +257,16 @@ def kubernetes_note(environment: Mapping[str, str] | None = None) -> str | None:
     if not names:
         return None
     return f"{', '.join(names)} tell of a Kubernetes service and are not read as settings."
+
+
+def folder_note(settings: Settings) -> str | None:
+    """What to tell an operator whose converted weights may be gone at the next start; None if they stay."""
+    if not is_temporary(settings.cache):
+        return None
+    return (
+        f"There is no home folder to write to: converted weights are kept in {settings.cache}. "
+        "Choose a folder that lasts with --cache or MYSERVE_CACHE."
+    )
 
 
 def is_loopback(host: str) -> bool:

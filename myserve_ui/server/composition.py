@@ -16,7 +16,7 @@ from myserve_ui.server.page_gate import PageGate
 from myserve_ui.server.page_headers import PageHeaders
 from myserve_ui.server.service_builder import Services, build_services
 from myserve_ui.serving.chat_service import ChatService
-from myserve_ui.settings import Settings
+from myserve_ui.settings import Settings, without_unusable_proxies
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +37,8 @@ def create_app(
     service = services.chat
 
     def mount_page(parent: FastAPI) -> None:
-        from myserve_ui.ui.blocks import mount_ui  # late: it brings gradio
+        with without_unusable_proxies():
+            from myserve_ui.ui.blocks import mount_ui  # late: it brings gradio
 
         mount_ui(parent, service, settings, comparisons=services.comparisons, benchmarks=services.benchmarks)
 
