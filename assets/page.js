@@ -10,7 +10,8 @@
   const showAsWritten = (root) => {
     const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
     for (let node = walker.nextNode(); node; node = walker.nextNode()) {
-      if (node.data.includes("\u2060")) node.data = node.data.replace(JOINER, "$1");
+      const isYetToBeDrawn = node.parentElement?.closest(".mermaid:not([data-processed])");
+      if (node.data.includes("\u2060") && !isYetToBeDrawn) node.data = node.data.replace(JOINER, "$1");
     }
   };
 
