@@ -8,7 +8,8 @@ import sys
 from collections.abc import Sequence
 
 from myserve_ui.errors import MyServeError, SettingsError
-from myserve_ui.settings import exposure_warning, prepare_environment, read_settings
+from myserve_ui.server.standard_streams import flush_streams, forgive_warnings, say, secure_streams
+from myserve_ui.settings import exposure_warning, folder_note, kubernetes_note, prepare_environment, read_settings
 
 WRONG_SETTING = 2
 INTERRUPTED = 130
@@ -18,17 +19,19 @@ SWITCH_SECONDS = 0.00005
 
 def main(arguments: Sequence[str]) -> int:
     """Run the app with `arguments`; the process's exit code."""
+    secure_streams()
+    forgive_warnings()
     try:
         settings = read_settings(arguments)
-        if warning := exposure_warning(settings):
-            complain(warning)
+        for remark in filter(None, (exposure_warning(settings), kubernetes_note(), folder_note(settings))):
+            complain(remark)
         prepare_environment()
         gc.disable()  # until the page stands: importing makes a million objects and next to no garbage
         sys.setswitchinterval(SWITCH_SECONDS)
         # Imported late: torch and gradio take seconds, and --help or a mistyped setting should not wait for them.
         from myserve_ui.server.launch import run_app
 
-        return run_app(settings, announce=lambda line: print(line, flush=True), complain=complain)
+        return run_app(settings, announce=lambda line: say(line, sys.stdout), complain=complain)
     except SettingsError as error:
         complain(error.message)
         return WRONG_SETTING
@@ -41,13 +44,12 @@ def main(arguments: Sequence[str]) -> int:
 
 def complain(message: str) -> None:
     """One message to the operator."""
-    print(message, file=sys.stderr, flush=True)
+    say(message, sys.stderr)
 
 
 def leave(exit_code: int) -> None:
     """End the process at once. Python would wait for threads that still load, and take torch down for seconds."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    flush_streams()
     os._exit(exit_code)
 
 

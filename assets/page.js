@@ -1,6 +1,7 @@
 // What the page does without the server: keys, downloads, and text that reads and copies as it was written.
 (() => {
-  const JOINER = /([<&])\u2060/g; // keeps the markdown renderer from taking text for tags; never leaves the page
+  const JOINER = /([<&!])\u2060/g; // keeps the markdown renderer from taking text for tags and images; never leaves the page
+  const JOINED_ADDRESS = /([<&!]|%3C)(\u2060|%E2%81%A0)/gi;
   const NOTES = /\n?\u2063[\s\S]*$/; // lines of numbers below an answer
   const WIDE = 1100; // pixels; below, the settings would cover the chat
 
@@ -9,13 +10,75 @@
   const showAsWritten = (root) => {
     const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
     for (let node = walker.nextNode(); node; node = walker.nextNode()) {
-      if (node.data.includes("\u2060")) node.data = node.data.replace(JOINER, "$1");
+      const isYetToBeDrawn = node.parentElement?.closest(".mermaid:not([data-processed])");
+      if (node.data.includes("\u2060") && !isYetToBeDrawn) node.data = node.data.replace(JOINER, "$1");
     }
+  };
+
+  // An image is a link to it: nothing is fetched from anywhere because a model, or a saved chat, says so.
+  const markImageLinks = (root) => {
+    for (const link of root.querySelectorAll("a[href]")) {
+      const written = link.getAttribute("href");
+      const href = written.replace(JOINED_ADDRESS, "$1");
+      if (href !== written) link.setAttribute("href", href);
+      const before = link.previousSibling;
+      if (before?.nodeType !== Node.TEXT_NODE || !before.data.endsWith("!\u2060")) continue;
+      before.data = before.data.slice(0, -2);
+      dressImageLink(link);
+    }
+  };
+
+  const dressImageLink = (link) => {
+    const { host = "", pathname = "" } = parseAddress(link.href) ?? {};
+    link.classList.add("image-link");
+    link.title = `An image on ${host || "another server"}, which this page does not load. Opens in a new tab.`;
+    link.target = "_blank";
+    link.rel = "noopener noreferrer";
+    if (!link.textContent.trim()) link.textContent = host + pathname;
+  };
+
+  // The same for what the renderer made of tags all the same; the page's policy has refused to load it by then.
+  const FETCHING = "img, image, video, audio, iframe, object, embed, input[type=image]";
+  const ADDRESSES = ["src", "href", "xlink:href", "data", "poster", "srcset"];
+
+  const linkInstead = (root) => {
+    for (const element of root.querySelectorAll(FETCHING)) {
+      const address = element.closest(".md, .toast-body") && addressElsewhere(element);
+      if (!address) continue;
+      const link = document.createElement("a");
+      link.href = address;
+      link.textContent = element.getAttribute("alt") || "";
+      dressImageLink(link);
+      const drawing = element.closest("svg"); // which cannot hold such a link
+      if (drawing) drawing.after(link);
+      if (drawing) element.remove();
+      else element.replaceWith(link);
+    }
+  };
+
+  const addressElsewhere = (element) => {
+    const sources = [element, ...element.querySelectorAll("source")];
+    const values = sources.flatMap((source) => ADDRESSES.map((name) => source.getAttribute(name)));
+    const addresses = values.filter(Boolean).map((value) => parseAddress(value.trim().split(/\s/)[0]));
+    return addresses.find((address) => address && address.origin !== location.origin)?.href;
+  };
+
+  const parseAddress = (text) => {
+    const address = URL.canParse(text, document.baseURI) ? new URL(text, document.baseURI) : null;
+    return address && /^https?:$/.test(address.protocol) ? address : null;
+  };
+
+  const settleText = (node) => {
+    if (node.nodeType === Node.ELEMENT_NODE) {
+      markImageLinks(node);
+      linkInstead(node);
+    }
+    showAsWritten(node);
   };
 
   const watchPage = () => {
     new MutationObserver((changes) => {
-      for (const change of changes) for (const node of change.addedNodes) showAsWritten(node);
+      for (const change of changes) for (const node of change.addedNodes) settleText(node);
       nameButtons();
       grantStop();
     }).observe(document.body, { childList: true, subtree: true });

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
+import getpass
+import importlib.util
 import ipaddress
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, NoReturn
+from typing import Annotated, Literal
 
 import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
-from pydantic.fields import FieldInfo
 
-from myserve_ui import __version__
 from myserve_ui.errors import SettingsError
-from myserve_ui.setting_words import (
-    ENV_PREFIX,
-    default_text,
-    expected,
-    hint,
-    is_secret,
-    metavar,
-    option_name,
-    variable_name,
-)
+from myserve_ui.setting_folders import can_be_made, is_temporary, own_folder, temporary_home
+from myserve_ui.setting_sources import Given, read_options, read_variables, service_variables, unknown_variables
+from myserve_ui.setting_words import expected, is_secret
 
 PLAIN_ENVIRONMENT = {"TRUST_REMOTE_CODE": "trust_remote_code", "HF_TOKEN": "hf_token", "HUGGINGFACE_TOKEN": "hf_token"}
 """Names that people already export for other tools; they fill a setting that is not set otherwise, first come first."""
@@ -47,16 +40,20 @@ PATIENT_ENVIRONMENT = {"GOMP_SPINCOUNT": "20000"}
 """How often a thread of a product looks for the next one before it sleeps: for a fraction of a millisecond, longer
 than what comes between two products. By default it is for milliseconds, taken from whatever else there is to do."""
 
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
 Origin = Annotated[str, Field(pattern=r"^(\*|https?://[^/,\s]+)$")]
 """What a browser sends as Origin: no path, no slash at the end."""
 
+RootPath = Annotated[str, Field(pattern=r"^(/[A-Za-z0-9._~-]+)*$")]
+
 
 def _default_cache() -> Path:
-    return Path(platformdirs.user_cache_dir("myserve-ui"))
+    return own_folder(platformdirs.user_cache_dir, "cache")
 
 
 def _default_data() -> Path:
-    return Path(platformdirs.user_data_dir("myserve-ui"))
+    return own_folder(platformdirs.user_data_dir, "data")
 
 
 class Settings(BaseModel):
@@ -89,6 +86,12 @@ class Settings(BaseModel):
     port: int = Field(7860, ge=0, le=65535, description="port to listen on; 0 takes a free one")
     api_key: tuple[SecretStr, ...] = Field(
         (), description="key or keys, comma separated, that every caller must send; none: open"
+    )
+    root_path: RootPath = Field(
+        "",
+        description="path under which a proxy serves the app, with or without stripping it; default: what a trusted "
+        "proxy says in X-Forwarded-Prefix",
+        examples=["/llm", "/tools/llm"],
     )
     allowed_origins: tuple[Origin, ...] = Field(
         (),
@@ -180,6 +183,52 @@ def prepare_environment() -> None:
     if "OMP_WAIT_POLICY" not in os.environ:
         for name, value in PATIENT_ENVIRONMENT.items():
             os.environ.setdefault(name, value)
+    _be_somebody()
+    _stay_on_this_machine()
+    os.umask(os.umask(0o077) & 0o077)  # whatever is kept from others: what this process makes, it can read
+
+
+def _be_somebody() -> None:
+    """Give a process without a name, a home or a working folder what libraries take for granted."""
+    try:
+        getpass.getuser()
+    except (KeyError, OSError):
+        os.environ["USER"] = f"user-{os.getuid()}"
+    home = os.path.expanduser("~")
+    if home == "~" or not (os.path.isdir(home) or can_be_made(Path(home))):
+        os.environ["HOME"] = str(temporary_home())
+    try:
+        os.getcwd()
+    except OSError:  # deleted, or not to be read
+        os.chdir(temporary_home())
+
+
+def _stay_on_this_machine() -> None:
+    """Let no request to this machine itself go by a proxy; others may."""
+    for name in ("NO_PROXY", "no_proxy"):
+        kept = [part for part in os.environ.get(name, "").split(",") if part.strip()]
+        os.environ[name] = ",".join(dict.fromkeys([*kept, *LOOPBACK]))
+
+
+@contextmanager
+def without_unusable_proxies() -> Iterator[None]:
+    """Hide proxies that httpx cannot use while a library is imported that makes clients of it, and then calls nobody.
+
+    Any other request by such a proxy still fails, for it must not go out by another way.
+    """
+    hidden = {name: os.environ.pop(name) for name in list(os.environ) if _is_unusable_proxy(name, os.environ[name])}
+    try:
+        yield
+    finally:
+        os.environ.update(hidden)
+
+
+def _is_unusable_proxy(name: str, value: str) -> bool:
+    if name.lower() not in ("all_proxy", "http_proxy", "https_proxy") or not value:
+        return False
+    kind = value.partition("://")[0].lower() if "://" in value else "http"
+    speaks_socks = importlib.util.find_spec("socksio") is not None
+    return kind not in (("http", "https", "socks5", "socks5h") if speaks_socks else ("http", "https"))
 
 
 def read_settings(arguments: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> Settings:
@@ -189,9 +238,9 @@ def read_settings(arguments: Sequence[str] = (), environment: Mapping[str, str] 
     beside the nearest valid one, a bad value beside what it must be. `--help` and `--version` print and exit with 0.
     """
     environment = os.environ if environment is None else environment
-    options, problems = _read_options(arguments)
-    given = _read_environment(environment) | options
-    problems = _unknown_variables(environment) + problems
+    options, problems = read_options(Settings.model_fields, arguments)
+    given = read_variables(Settings.model_fields, environment, others=PLAIN_ENVIRONMENT) | options
+    problems = unknown_variables(Settings.model_fields, environment) + problems
     try:
         settings = Settings.model_validate({name: entry.value for name, entry in given.items()})
     except ValidationError as error:
@@ -200,6 +249,24 @@ def read_settings(arguments: Sequence[str] = (), environment: Mapping[str, str] 
     if problems:
         raise SettingsError("\n".join(problems))
     return settings
+
+
+def kubernetes_note(environment: Mapping[str, str] | None = None) -> str | None:
+    """What to tell an operator in whose cluster a service has the app's name; None if there is none."""
+    names = sorted(service_variables(os.environ if environment is None else environment))
+    if not names:
+        return None
+    return f"{', '.join(names)} tell of a Kubernetes service and are not read as settings."
+
+
+def folder_note(settings: Settings) -> str | None:
+    """What to tell an operator whose converted weights may be gone at the next start; None if they stay."""
+    if not is_temporary(settings.cache):
+        return None
+    return (
+        f"There is no home folder to write to: converted weights are kept in {settings.cache}. "
+        "Choose a folder that lasts with --cache or MYSERVE_CACHE."
+    )
 
 
 def is_loopback(host: str) -> bool:
@@ -220,72 +287,7 @@ def exposure_warning(settings: Settings) -> str | None:
     )
 
 
-class _Given(NamedTuple):
-    origin: str
-    """What the user wrote it as: MYSERVE_PORT, HF_TOKEN or --port."""
-    value: str | bool
-
-
-def _read_environment(environment: Mapping[str, str]) -> dict[str, _Given]:
-    given: dict[str, _Given] = {}
-    sources = {variable_name(name): name for name in Settings.model_fields} | PLAIN_ENVIRONMENT
-    for variable, name in sources.items():
-        if value := environment.get(variable, "").strip():
-            given.setdefault(name, _Given(variable, value))
-    return given
-
-
-def _unknown_variables(environment: Mapping[str, str]) -> list[str]:
-    valid = [variable_name(name) for name in Settings.model_fields]
-    unknown = [key for key in environment if key.upper().startswith(ENV_PREFIX) and key not in valid]
-    return [f"{key} is not a setting; {hint(key, valid)}." for key in sorted(unknown)]
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise SettingsError(f"{message[0].upper()}{message[1:]}.")
-
-
-def _read_options(arguments: Sequence[str]) -> tuple[dict[str, _Given], list[str]]:
-    """Options by setting name, and the complaints about what is no option."""
-    parsed, rest = _make_parser().parse_known_args(arguments)
-    given = {name: _Given(option_name(name), value) for name, value in vars(parsed).items() if value != ""}
-    empty = [option_name(name) for name in vars(parsed) if name not in given]
-    unknown = [word.partition("=")[0] for word in rest if word.startswith("-")]
-    valid = [option_name(name) for name in Settings.model_fields]
-    problems = [f"{option} is empty; leave it out for the default." for option in empty]
-    problems += [f"{option} is not an option; {hint(option, valid)}." for option in unknown]
-    if rest and not unknown:
-        problems.append(f"{rest[0]!r} stands alone; a setting is given as --name value, and --help lists them.")
-    return given, problems
-
-
-def _make_parser() -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog="python app.py",
-        usage="%(prog)s [--setting VALUE ...]",
-        formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=32),
-        description="Serve a causal language model: a chat page, an OpenAI route and Gradio endpoints on one port.",
-        epilog="A setting can also come from the environment, by the name in brackets; the command line wins.",
-        argument_default=argparse.SUPPRESS,
-        allow_abbrev=False,
-    )
-    parser.add_argument("--version", action="version", version=f"myserve-ui {__version__}")
-    for name, field in Settings.model_fields.items():
-        _add_option(parser, name, field)
-    return parser
-
-
-def _add_option(parser: argparse.ArgumentParser, name: str, field: FieldInfo) -> None:
-    default = f"; default: {default_text(field)}" if default_text(field) else ""
-    text = f"{field.description}{default} [{variable_name(name)}]".replace("%", "%%")
-    if field.annotation is bool:
-        parser.add_argument(option_name(name), action=argparse.BooleanOptionalAction, help=text)
-    else:
-        parser.add_argument(option_name(name), dest=name, metavar=metavar(field), help=text)
-
-
-def _complaint(name: str, given: _Given) -> str:
+def _complaint(name: str, given: Given) -> str:
     field = Settings.model_fields[name]
     shown = "" if is_secret(field) else f" is {str(given.value)[:60]!r}, but"
     return f"{given.origin}{shown} must be {expected(field)}."

@@ -16,7 +16,9 @@ SERVICES = {"serving", "evaluation", "bench"}
 ARROWS: dict[str, set[str]] = {
     "errors": set(),
     "setting_words": set(),
-    "settings": {"errors", "setting_words"},
+    "setting_sources": {"errors", "setting_words"},
+    "setting_folders": {"errors"},
+    "settings": {"errors", "setting_folders", "setting_sources", "setting_words"},
     "core": WORDS,
     "engine": WORDS | {"engine"},
     "models": WORDS | {"models"},
@@ -93,7 +95,7 @@ HOMES: dict[str, set[str]] = {
     "huggingface_hub": {"models"},
     "numba": {"core/compiled"},
     "torch": {"models", "evaluation", "bench", "selftest", "gpu_check", *(f"engine/{name}" for name in TENSOR_FILES)},
-    "argparse": {"settings", "selftest", "bench", "cli"},
+    "argparse": {"setting_sources", "selftest", "bench", "cli"},
 }
 """Top-level module -> the rooms (or room/file) that may import it."""
 

@@ -10,6 +10,7 @@ from pydantic import SecretStr
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from myserve_ui.api.own_path import own_path
 from myserve_ui.errors import AuthenticationError
 
 OPEN_PATHS = frozenset({"/live", "/health", "/healthz"})
@@ -40,7 +41,7 @@ class ApiKeyGuard:
         self._is_exempt = is_exempt
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and self._keys and not self._is_open(scope["path"]):
+        if scope["type"] == "http" and self._keys and not self._is_open(own_path(scope)):
             self._require_key(Headers(scope=scope).get("authorization", ""))
         await self._app(scope, receive, send)
 

@@ -10,6 +10,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from myserve_ui.api.error_replies import error_payload
+from myserve_ui.api.own_path import own_path
 from myserve_ui.api.refusals import BodyTooLargeError
 from myserve_ui.api.wire_json import encode_json
 
@@ -26,7 +27,7 @@ class BodyLimit:
         self._is_exempt = is_exempt
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or self._is_exempt(scope["path"]):
+        if scope["type"] != "http" or self._is_exempt(own_path(scope)):
             await self._app(scope, receive, send)
             return
         declared = Headers(scope=scope).get("content-length", "")

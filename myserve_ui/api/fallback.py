@@ -8,6 +8,7 @@ from starlette.datastructures import URLPath
 from starlette.routing import BaseRoute, Match, NoMatchFound
 from starlette.types import Receive, Scope, Send
 
+from myserve_ui.api.own_path import own_path
 from myserve_ui.api.refusals import MethodNotAllowedError, PathNotFoundError
 
 
@@ -20,7 +21,7 @@ class FallbackRoute(BaseRoute):
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         """Any HTTP path but those that `is_exempt` leaves to others."""
-        if scope["type"] != "http" or self._is_exempt(scope["path"]):
+        if scope["type"] != "http" or self._is_exempt(own_path(scope)):
             return Match.NONE, {}
         return Match.FULL, {}
 
@@ -29,7 +30,7 @@ class FallbackRoute(BaseRoute):
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Always refuses."""
-        method, path = scope["method"], scope["path"][:100]
+        method, path = scope["method"], own_path(scope)[:100]
         if allow := self._methods_of(scope):
             raise MethodNotAllowedError(f"{path} does not take {method}; it takes {allow}.", allow=allow)
         raise PathNotFoundError(f"There is no {method} {path} here; chat is POST /v1/chat/completions.")

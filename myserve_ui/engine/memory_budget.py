@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import psutil
 import torch
 
+from myserve_ui.core.container_limits import read_container_limits
 from myserve_ui.engine.block_tables import BLOCK_SIZE
 from myserve_ui.errors import NotEnoughMemoryError
 
@@ -54,7 +55,7 @@ def _free_share(device: torch.device) -> int:
     if device.type == "cuda":
         free, _total = torch.cuda.mem_get_info(device)
         return int(free * CUDA_SHARE)
-    return int(psutil.virtual_memory().available * CPU_SHARE)
+    return int(read_container_limits().bound_memory(psutil.virtual_memory().available) * CPU_SHARE)
 
 
 def _rounded_up(num_tokens: int) -> int:

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
+from myserve_ui.core.container_limits import read_container_limits
 from myserve_ui.errors import ModelLoadError
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
@@ -26,9 +27,14 @@ def find_device_problem(device: str) -> str | None:
 
 
 def bound_threads(threads: int | None) -> None:
-    """Let CPU products of this thread, and of those not begun, use `threads` threads; None leaves torch's choice."""
-    if threads is not None:
-        torch.get_num_threads()  # a thread that asks for the first time would take the number of the process instead
+    """Let CPU products of this thread, and of those not begun, use `threads` threads.
+
+    None leaves torch's choice, a thread for each core, unless the container has less processor time than that.
+    """
+    current = torch.get_num_threads()  # asked first: a new thread would take the number of the process instead
+    if threads is None:
+        threads = read_container_limits().bound_threads(current)
+    if threads != current:
         torch.set_num_threads(threads)
 
 

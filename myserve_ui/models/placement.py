@@ -7,6 +7,7 @@ from types import MappingProxyType
 import psutil
 import torch
 
+from myserve_ui.core.container_limits import read_container_limits
 from myserve_ui.errors import NotEnoughMemoryError
 from myserve_ui.models.catalog import CatalogEntry
 from myserve_ui.models.checkpoint import Checkpoint
@@ -34,12 +35,20 @@ def check_room(
     """Raise NotEnoughMemoryError before a load that would end in the kernel killing the process."""
     if device.type != "cpu":
         return
-    needed, free = needed_bytes(checkpoint, entry, read_as, served_as), psutil.virtual_memory().available
+    needed, machine = needed_bytes(checkpoint, entry, read_as, served_as), psutil.virtual_memory().available
+    limits = read_container_limits()
+    free = limits.bound_memory(machine)
     if needed > free:
+        container = f" of the {_gib(limits.memory)} of this container" if limits.memory and free < machine else ""
         raise NotEnoughMemoryError(
-            f"{entry.key} needs {needed / 2**30:.1f} GiB for its weights and {free / 2**30:.1f} GiB are free: choose a "
-            "smaller model, 4 bits with MYSERVE_PRECISION=nf4, or 16 bits with MYSERVE_DTYPE=bf16."
+            f"{entry.key} does not fit: it needs {_gib(needed)} for its weights and {_gib(free)}{container} are free: "
+            f"{'give the container more, ' if container else ''}choose a smaller model, 4 bits with "
+            "MYSERVE_PRECISION=nf4, or 16 bits with MYSERVE_DTYPE=bf16."
         )
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:.1f} GiB"
 
 
 def choose_device_map(

@@ -11,6 +11,7 @@ from types import FrameType
 import uvicorn
 
 from myserve_ui.core.model_info import LoadState
+from myserve_ui.server.process_signals import is_hang_up
 from myserve_ui.serving.chat_service import ChatService
 
 logger = logging.getLogger(__name__)
@@ -51,9 +52,9 @@ class AppServer(uvicorn.Server):
         return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """First signal: new requests are refused from now on. Second: the process ends here."""
+        """First signal: new requests are refused from now on. Second: the process ends here, unless it is a hang-up."""
         self._signals += 1
-        if self._signals > 1:
+        if self._signals > 1 and not is_hang_up(sig):
             signal.signal(sig, signal.SIG_DFL)
             signal.raise_signal(sig)
         self._service.drain()

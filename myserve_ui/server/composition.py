@@ -13,9 +13,10 @@ from myserve_ui.api.door import add_api
 from myserve_ui.errors import ModelLoadError
 from myserve_ui.server.browser_paths import is_browser_path
 from myserve_ui.server.page_gate import PageGate
+from myserve_ui.server.page_headers import PageHeaders
 from myserve_ui.server.service_builder import Services, build_services
 from myserve_ui.serving.chat_service import ChatService
-from myserve_ui.settings import Settings
+from myserve_ui.settings import Settings, without_unusable_proxies
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +37,8 @@ def create_app(
     service = services.chat
 
     def mount_page(parent: FastAPI) -> None:
-        from myserve_ui.ui.blocks import mount_ui  # late: it brings gradio
+        with without_unusable_proxies():
+            from myserve_ui.ui.blocks import mount_ui  # late: it brings gradio
 
         mount_ui(parent, service, settings, comparisons=services.comparisons, benchmarks=services.benchmarks)
 
@@ -45,6 +47,7 @@ def create_app(
     app.router.lifespan_context = _life_span(service, gate)
     app.state.service, app.state.page = service, gate
     add_api(app, service, settings, comparisons=services.comparisons, is_browser_path=is_browser_path)
+    app.add_middleware(PageHeaders)
     app.router.routes.append(gate)
     return app
 

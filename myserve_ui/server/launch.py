@@ -8,13 +8,18 @@ import gc
 import os
 import socket
 from collections.abc import Callable
+from typing import Any, cast
 
 import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from myserve_ui.errors import SettingsError
 from myserve_ui.models.cache_folder import remove_own_unfinished
 from myserve_ui.server.app_server import OPEN_PAGE_SECONDS, AppServer
 from myserve_ui.server.log_lines import set_up_logging
+from myserve_ui.server.process_signals import take_signals
+from myserve_ui.server.root_path import RootPath
 from myserve_ui.server.service_builder import WILDCARDS, build_services
 from myserve_ui.settings import Settings
 
@@ -34,22 +39,38 @@ def run_app(settings: Settings, *, announce: Callable[[str], None], complain: Ca
 
     app = create_app(settings, services, when_settled=resume_collection)
     server = AppServer(
-        uvicorn.Config(
-            app,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=OPEN_PAGE_SECONDS,
-        ),
+        _server_config(app, settings.root_path),
         app.state.service,
         on_ready=lambda: announce(f"myserve-ui is ready: {_address(listener)}"),
         on_failure=complain,
         on_drain=app.state.page.turn_away,
     )
+    take_signals(server.handle_exit)
     # Not asyncio.run: it would wait for a load that goes on in a worker thread, which nothing can stop.
     asyncio.new_event_loop().run_until_complete(server.serve(sockets=[listener]))
     remove_own_unfinished(settings.cache)
     return server.exit_code
+
+
+def _server_config(app: ASGIApp, root_path: str) -> uvicorn.Config:
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=OPEN_PAGE_SECONDS,
+    )
+    config.app = behind_proxies(app, root_path, trusted=config.forwarded_allow_ips)
+    return config
+
+
+def behind_proxies(app: ASGIApp, root_path: str, *, trusted: list[str] | str) -> ASGIApp:
+    """`app` as proxies see it. `trusted`: addresses of those whose X-Forwarded-* are believed, uvicorn's by default."""
+    inner = ProxyHeadersMiddleware(cast(Any, app), trusted_hosts=trusted)
+    return RootPath(
+        cast(ASGIApp, inner), root_path=root_path, is_trusted=lambda address: address in inner.trusted_hosts
+    )
 
 
 def resume_collection() -> None:

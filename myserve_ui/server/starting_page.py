@@ -8,6 +8,8 @@ from starlette.datastructures import Headers
 from starlette.responses import HTMLResponse
 from starlette.types import Scope
 
+from myserve_ui.api.own_path import own_path
+
 PAGE = """<!doctype html>
 <html lang="en">
 <head>
@@ -32,7 +34,7 @@ p {{ margin: .5rem 0; opacity: .75 }}
 
 def is_page_visit(scope: Scope) -> bool:
     """True for a person's browser that opens the page; scripts do not ask for HTML."""
-    return scope["method"] == "GET" and scope["path"] == "/" and "text/html" in Headers(scope=scope).get("accept", "")
+    return scope["method"] == "GET" and own_path(scope) == "/" and "text/html" in Headers(scope=scope).get("accept", "")
 
 
 def starting_page(words: str) -> HTMLResponse:

@@ -67,6 +67,7 @@ def mount_ui(
         app,
         blocks,
         path="/",
+        root_path=settings.root_path or None,
         auth=_login(settings),
         auth_message="Any name will do; the password is an API key of this server.",
         footer_links=["api", "settings"],

@@ -39,6 +39,15 @@ def open_note(title: str, body: str) -> dict[str, Any]:
     return {**_message("assistant", body), "metadata": {"title": NOTE_MARK + protect(title)}}
 
 
+def as_made_here(message: dict[str, Any]) -> dict[str, Any]:
+    """A message that comes from a browser as this app makes one: an earlier version may have kept it, or anybody."""
+    made = _message(message["role"], text_of(message))
+    if not is_note(message):
+        return made
+    status = {"status": message["metadata"]["status"]} if "status" in message["metadata"] else {}
+    return {**made, "metadata": {"title": NOTE_MARK + protect(title_of(message)), **status}}
+
+
 def is_note(message: dict[str, Any]) -> bool:
     return bool((message.get("metadata") or {}).get("title"))
 

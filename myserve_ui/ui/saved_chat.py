@@ -10,6 +10,7 @@ from myserve_ui.errors import InvalidRequestError
 from myserve_ui.ui.history import (
     ROLES,
     Chat,
+    as_made_here,
     assistant_message,
     is_note,
     is_pending,
@@ -28,7 +29,7 @@ SPEAKERS = {"user": "You", "assistant": "Assistant"}
 
 def to_store(chat: Sequence[dict[str, Any]], *, used_tokens: int, controls: Mapping[str, Any]) -> dict[str, Any]:
     """What the browser keeps over a reload. Never falsy: Gradio does not write falsy values."""
-    messages = [_plain(message) for message in chat]
+    messages = [as_made_here(message) for message in chat]
     return {"version": VERSION, "chat": messages, "used_tokens": used_tokens, "controls": dict(controls)}
 
 
@@ -36,7 +37,7 @@ def from_store(stored: object) -> tuple[Chat, int, dict[str, Any]]:
     """(chat, used tokens, controls) of `to_store`; empty for anything else. An unfinished answer keeps its part."""
     if not isinstance(stored, dict) or stored.get("version") != VERSION:
         return [], 0, {}
-    chat = [_plain(message) for message in stored.get("chat") or [] if _is_message(message)]
+    chat = [as_made_here(message) for message in stored.get("chat") or [] if _is_message(message)]
     controls = stored.get("controls")
     return (
         settle(chat, "interrupted when the page was left"),
@@ -116,9 +117,3 @@ def _chat_of(turns: object) -> Chat:
 
 def _is_message(message: object) -> bool:
     return isinstance(message, dict) and message.get("role") in ROLES and "content" in message
-
-
-def _plain(message: dict[str, Any]) -> dict[str, Any]:
-    """Only the keys that this app gives a message; the browser adds others."""
-    kept = {"role": message["role"], "content": message["content"]}
-    return {**kept, "metadata": message["metadata"]} if is_note(message) else kept

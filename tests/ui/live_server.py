@@ -16,6 +16,7 @@ from fastapi import FastAPI
 from myserve_ui.bench.benchmark_service import BenchmarkService, OwnDoor
 from myserve_ui.bench.run_store import RunStore
 from myserve_ui.evaluation.comparisons import Comparisons
+from myserve_ui.server.page_headers import PageHeaders
 from myserve_ui.settings import Settings
 from myserve_ui.ui.blocks import mount_ui
 
@@ -39,8 +40,10 @@ def page_app(
             await service.shut_down()
 
     comparisons = comparisons or Comparisons(service, getattr(service, "_pool", None))  # type: ignore[arg-type]
+    app = FastAPI(lifespan=lifespan)
+    app.add_middleware(PageHeaders)
     return mount_ui(
-        FastAPI(lifespan=lifespan),
+        app,
         service,  # type: ignore[arg-type]
         Settings(**settings),  # type: ignore[arg-type]
         comparisons=comparisons,

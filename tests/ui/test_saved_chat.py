@@ -56,6 +56,18 @@ def test_what_the_browser_adds_to_a_message_is_not_stored() -> None:
     assert from_store(to_store(noisy, used_tokens=0, controls={}))[0] == CHAT
 
 
+def test_a_chat_kept_by_an_earlier_version_fetches_no_image_when_the_page_opens() -> None:
+    image = "![x](http://a.example/p.png)"
+    kept = [
+        {"role": role, "content": content}
+        for role, content in (("user", image), ("assistant", [{"type": "text", "text": image}]))
+    ]
+    noted = {**kept[1], "metadata": {"title": image, "status": "done"}}
+    chat, _, _ = from_store({"version": 1, "chat": [*kept, noted]})
+    assert "![" not in json.dumps(chat)
+    assert [message.content for message in spoken(chat)] == [image, image]
+
+
 @pytest.mark.parametrize("stored", [None, {}, [], "x", {"version": 99, "chat": [{}]}, {"version": 1, "chat": None}])
 def test_an_unknown_store_is_an_empty_chat(stored: object) -> None:
     assert from_store(stored)[0] == []

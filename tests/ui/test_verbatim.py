@@ -12,7 +12,27 @@ TEXTS = [
     "```\nnever closed <b>",
     "~~~\n```\n<i>\n~~~\n<u>",
     "  leading spaces\n\ttab <x>\n\n",
+    f"![x](http://a.example/p.png) and !{JOINER}[y][z] wow![1]!",
+    "```rust\nvec![1]; // ![x](http://a.example)\n```",
+    f"```mermaid\nA[one<br/>two] --> B[<{JOINER}br/>] <img src=x>\n```",
+    "![dot](data:image/png;base64,iVBORw0KGgo=)",
     "",
+]
+
+IMAGES = [
+    "![x](http://a.example/p.png?q=secret)",
+    "![x](//a.example/p.png)",
+    "![](http://a.example/p.png 'title')",
+    "![x][r]\n\n[r]: http://a.example/p.png",
+    "![r]\n\n[r]: http://a.example/p.png",
+    "| a |\n|---|\n| ![x](http://a.example/p.png) |",
+    "[![x](http://a.example/p.png)](http://a.example)",
+    "> - ![x](http://a.example/p.png)",
+    "![x](http://a.exam",
+    "![x",
+    "```\n![x](http://a.example/p.png)\n```",
+    "![x](data:image/svg+xml,<svg/>)",
+    "![a](data:image/png;base64,AAAA?) ![b](http://a.example/p.png)",
 ]
 
 
@@ -36,3 +56,23 @@ def test_a_fence_inside_a_longer_fence_does_not_close_it() -> None:
     text = "````\n```\n<b>\n````\n<b>"
     assert protect(text).split("\n")[2] == "<b>"
     assert JOINER in protect(text).split("\n")[4]
+
+
+@pytest.mark.parametrize("text", IMAGES)
+def test_no_text_makes_the_renderer_fetch_an_image(text: str) -> None:
+    assert "![" not in protect(text)
+    assert restore(protect(text)) == text
+
+
+def test_an_image_that_is_all_there_is_shown() -> None:
+    text = "![dot](data:image/png;base64,iVBORw0KGgo=)"
+    assert protect(text) == text
+
+
+def test_a_diagram_keeps_its_line_breaks_and_no_other_tag() -> None:
+    lines = protect("```mermaid\nA[one<br/>two<br>three] --> B[<img src=x>]\n```").split("\n")
+    assert lines[1] == f"A[one<br/>two<br>three] --> B[<{JOINER}img src=x>]"
+
+
+def test_a_line_with_backticks_in_it_opens_no_fence() -> None:
+    assert JOINER in protect("``` a`b\n<img src=x>")

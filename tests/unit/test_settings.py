@@ -10,7 +10,15 @@ from pydantic import ValidationError
 
 from myserve_ui.errors import SettingsError
 from myserve_ui.setting_words import option_name, variable_name
-from myserve_ui.settings import Settings, exposure_warning, is_loopback, prepare_environment, read_settings
+from myserve_ui.settings import (
+    Settings,
+    exposure_warning,
+    is_loopback,
+    kubernetes_note,
+    prepare_environment,
+    read_settings,
+    without_unusable_proxies,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -220,3 +228,51 @@ def test_reading_settings_loads_no_heavy_library():
     )
     answer = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert answer.stdout == "[]\n"
+
+
+SERVICE = {
+    "MYSERVE_SERVICE_HOST": "10.0.0.1",
+    "MYSERVE_SERVICE_PORT": "80",
+    "MYSERVE_SERVICE_PORT_HTTP": "80",
+    "MYSERVE_PORT": "tcp://10.0.0.1:80",
+    "MYSERVE_PORT_80_TCP": "tcp://10.0.0.1:80",
+    "MYSERVE_PORT_80_TCP_PROTO": "tcp",
+    "MYSERVE_PORT_80_TCP_PORT": "80",
+    "MYSERVE_PORT_80_TCP_ADDR": "10.0.0.1",
+    "MYSERVE_UI_PORT": "udp://[fd00::1]:7860",
+    "MYSERVE_UI_SERVICE_HOST": "fd00::1",
+}
+
+
+def test_what_kubernetes_says_of_a_service_of_that_name_is_no_setting():
+    assert read_settings((), SERVICE) == Settings()
+    assert kubernetes_note({}) is None
+    assert "MYSERVE_PORT_80_TCP_ADDR" in str(kubernetes_note(SERVICE))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("MYSERVE_PORT", "tcp://somewhere"),
+        ("MYSERVE_PORT", "http://10.0.0.1:80"),
+        ("MYSERVE_SERVICE_HOST", "localhost"),
+        ("MYSERVE_HOST_SERVICE", "10.0.0.1"),
+        ("MYSERVE_PORT_80_TCP_ADDR", "x"),
+    ],
+)
+def test_what_only_looks_a_little_like_it_is_a_mistake(name, value):
+    assert name in complaint_about(**{name: value})
+
+
+@pytest.mark.parametrize("value", ["llm", "/llm/", "/a b", "//x", "http://h/llm"])
+def test_a_root_path_is_a_path(value):
+    assert "/llm" in complaint_about("--root-path", value)
+
+
+def test_a_proxy_that_httpx_cannot_use_is_hidden_and_comes_back(monkeypatch):
+    monkeypatch.setenv("ALL_PROXY", "gopher://127.0.0.1:9")
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    with without_unusable_proxies():
+        assert "ALL_PROXY" not in os.environ
+        assert "HTTPS_PROXY" in os.environ
+    assert os.environ["ALL_PROXY"] == "gopher://127.0.0.1:9"
