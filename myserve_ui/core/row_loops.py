@@ -8,6 +8,8 @@ import numpy as np
 
 from myserve_ui.core.compiled import compiled, compiled_beside_others
 
+TILE, BLOCK = 16, 64
+"""Tokens of a prompt that attend together, and keys that they read together: 16 KiB of heads of 64 numbers."""
 LOWEST, HIGHEST = -87.0, 89.0
 """From the one on e to the power of x is a normal float32; at the other it is more than any."""
 
@@ -99,63 +101,165 @@ def gate_rows(gate_up: np.ndarray) -> np.ndarray:
     return out
 
 
-@compiled_beside_others
+Numbers = tuple[tuple[bool, ...], tuple[bool, ...]]
+"""How many numbers a head has, as the lengths of two tuples: fours, and what is left.
+
+A length is part of a type, so loops are compiled for it, unrolled, and twice as quick as those that ask how long to
+run.
+"""
+
+
 def attend_rows(
     heads: np.ndarray, keys: np.ndarray, values: np.ndarray, places: np.ndarray, style: tuple[float, int]
 ) -> np.ndarray:
     """Queries, keys and values of new tokens, `heads` [tokens, heads + 2 kv_heads, dim] -> [tokens, heads * dim].
 
     `keys` and `values` [slots, kv_heads, capacity, dim] receive the new ones. `places` [tokens, 2] has each token's
-    slot and position; `style` the factor of the scores and how many tokens are seen, the new one included.
+    slot and position; tokens of one slot follow each other by position. `style` has the factor of the scores and how
+    many tokens are seen, the new one included.
+
+    What comes out for a token depends on its numbers and its position alone, to the last bit: not on the tokens beside
+    it, nor on which of those before it came in the same call.
     """
-    tokens, dim, kv_heads = heads.shape[0], heads.shape[2], keys.shape[1]
+    write_rows(heads, keys, values, places)
+    return attend_written_rows(heads, (keys, values), places, style)
+
+
+@compiled
+def write_rows(heads: np.ndarray, keys: np.ndarray, values: np.ndarray, places: np.ndarray) -> None:
+    """Put the keys and values of new tokens into their places."""
+    kv_heads = keys.shape[1]
     num_heads = heads.shape[1] - 2 * kv_heads
-    group = num_heads // kv_heads
-    scale, window = np.float32(style[0]), style[1]
-    out = np.zeros((tokens, num_heads, dim), np.float32)
-    scores = np.empty((group, keys.shape[2]), np.float32)
-    for token in range(tokens):
+    for token in range(len(places)):
         slot, position = places[token]
         for kv_head in range(kv_heads):
             keys[slot, kv_head, position] = heads[token, num_heads + kv_head]
             values[slot, kv_head, position] = heads[token, num_heads + kv_heads + kv_head]
-            first = max(0, position + 1 - window)
-            seen_keys = keys[slot, kv_head, first : position + 1]
-            seen_values = values[slot, kv_head, first : position + 1]
-            own = slice(kv_head * group, (kv_head + 1) * group)
-            _weigh(heads[token, own], seen_keys, scale, scores)
-            _gather(scores, seen_values, out[token, own])
+
+
+def attend_written_rows(
+    heads: np.ndarray, cached: tuple[np.ndarray, np.ndarray], places: np.ndarray, style: tuple[float, int]
+) -> np.ndarray:
+    """What `attend_rows` does after writing; `cached` are the keys and values."""
+    dim = heads.shape[2]
+    return _attend(heads, cached, places, style, ((True,) * (dim // 4), (True,) * (dim % 4)))
+
+
+@compiled_beside_others
+def _attend(
+    heads: np.ndarray,
+    cached: tuple[np.ndarray, np.ndarray],
+    places: np.ndarray,
+    style: tuple[float, int],
+    numbers: Numbers,
+) -> np.ndarray:
+    tokens, dim, kv_heads = heads.shape[0], heads.shape[2], cached[0].shape[1]
+    num_heads = heads.shape[1] - 2 * kv_heads
+    group = num_heads // kv_heads
+    out = np.zeros((tokens, num_heads, dim), np.float32)
+    first = 0
+    while first < tokens:
+        last = _end_of_tile(places, first)
+        slot, positions = places[first, 0], places[first:last, 1]
+        for kv_head in range(kv_heads):
+            seen = cached[0][slot, kv_head], cached[1][slot, kv_head]
+            _attend_tile(
+                (heads[first:last], out[first:last]), (kv_head * group, group), seen, (positions, style), numbers
+            )
+        first = last
     return out.reshape(tokens, num_heads * dim)
 
 
 @compiled
-def _weigh(queries: np.ndarray, keys: np.ndarray, scale: np.float32, weights: np.ndarray) -> None:
-    """The softmax of each query's products with `keys` [seen, dim], into `weights` [group, seen and more]."""
-    seen, dim = keys.shape
-    for at in range(seen):
-        for q in range(queries.shape[0]):
-            product = np.float32(0.0)
-            for i in range(dim):
-                product += queries[q, i] * keys[at, i]
-            weights[q, at] = product * scale
-    for q in range(queries.shape[0]):
-        highest = weights[q, 0]
-        for at in range(seen):
-            highest = max(highest, weights[q, at])
-        total = np.float32(0.0)
-        for at in range(seen):
-            weights[q, at] = exp_of(weights[q, at] - highest)
-            total += weights[q, at]
-        share = np.float32(1.0) / total
-        for at in range(seen):
-            weights[q, at] *= share
+def _end_of_tile(places: np.ndarray, first: int) -> int:
+    """Where the tokens end that follow token `first` in its slot, TILE at most."""
+    last = first + 1
+    while last < len(places) and last < first + TILE and places[last, 0] == places[first, 0]:
+        last += 1
+    return last
 
 
 @compiled
-def _gather(weights: np.ndarray, values: np.ndarray, out: np.ndarray) -> None:
-    """Add `values` [seen, dim], weighed, to `out` [group, dim]."""
-    for at in range(values.shape[0]):
-        for q in range(out.shape[0]):
-            weight = weights[q, at]
-            for i in range(out.shape[1]):
-                out[q, i] += weight * values[at, i]
+def _attend_tile(
+    rows: tuple[np.ndarray, np.ndarray],
+    own: tuple[int, int],
+    seen: tuple[np.ndarray, np.ndarray],
+    reach: tuple[np.ndarray, tuple[float, int]],
+    numbers: Numbers,
+) -> None:
+    """Some heads of neighbouring tokens of a slot: `rows`, [tokens, heads, dim] twice, are queries and results.
+
+    `own` has the first head and how many; `seen` their keys and values [capacity, dim], which are read a BLOCK at a
+    time for all tokens while they are in the processor's cache; `reach` the tokens' positions, and the style.
+    """
+    (queries, out), (first, group), (keys, values) = rows, own, seen
+    positions, (factor, window) = reach
+    tokens = len(positions)
+    scale, end = np.float32(factor), positions[-1] + 1
+    weights = np.empty((tokens * group, end), np.float32)
+    start = max(0, positions[0] + 1 - window) // BLOCK * BLOCK
+    for block in range(start, end, BLOCK):
+        for row in range(tokens * group):
+            token, head = row // group, first + row % group
+            low, high = max(block, positions[token] + 1 - window), min(block + BLOCK, positions[token] + 1)
+            if low < high:
+                _score(queries[token, head], keys[low:high].reshape(-1), scale, weights[row, low:high], numbers)
+    for row in range(tokens * group):
+        position = positions[row // group]
+        _normalize(weights[row, max(0, position + 1 - window) : position + 1])
+    for block in range(start, end, BLOCK):
+        for row in range(tokens * group):
+            token, head = row // group, first + row % group
+            low, high = max(block, positions[token] + 1 - window), min(block + BLOCK, positions[token] + 1)
+            if low < high:
+                _gather(weights[row, low:high], values[low:high].reshape(-1), out[token, head], numbers)
+
+
+@compiled
+def _score(query: np.ndarray, keys: np.ndarray, scale: np.float32, scores: np.ndarray, numbers: Numbers) -> None:
+    """Products of `query` [dim] with keys that lie end to end, scaled; four at once, so that each load serves more."""
+    dim = 4 * len(numbers[0]) + len(numbers[1])
+    for at in range(0, scores.size - 3, 4):
+        a = b = c = d = np.float32(0.0)
+        four = keys[at * dim : (at + 4) * dim]
+        for i in range(dim):
+            a += query[i] * four[i]
+            b += query[i] * four[dim + i]
+            c += query[i] * four[2 * dim + i]
+            d += query[i] * four[3 * dim + i]
+        scores[at], scores[at + 1], scores[at + 2], scores[at + 3] = a * scale, b * scale, c * scale, d * scale
+    for at in range(scores.size // 4 * 4, scores.size):
+        a, key = np.float32(0.0), keys[at * dim : (at + 1) * dim]
+        for i in range(dim):
+            a += query[i] * key[i]
+        scores[at] = a * scale
+
+
+@compiled
+def _normalize(scores: np.ndarray) -> None:
+    """The softmax of one row, in place."""
+    highest = scores[0]
+    for at in range(scores.size):
+        highest = max(highest, scores[at])
+    total = np.float32(0.0)
+    for at in range(scores.size):
+        scores[at] = exp_of(scores[at] - highest)
+        total += scores[at]
+    share = np.float32(1.0) / total
+    for at in range(scores.size):
+        scores[at] *= share
+
+
+@compiled
+def _gather(weights: np.ndarray, values: np.ndarray, out: np.ndarray, numbers: Numbers) -> None:
+    """Add values that lie end to end, weighed, to `out` [dim]; four at once."""
+    dim = 4 * len(numbers[0]) + len(numbers[1])
+    for at in range(0, weights.size - 3, 4):
+        a, b, c, d = weights[at], weights[at + 1], weights[at + 2], weights[at + 3]
+        four = values[at * dim : (at + 4) * dim]
+        for i in range(dim):
+            out[i] += (a * four[i] + b * four[dim + i]) + (c * four[2 * dim + i] + d * four[3 * dim + i])
+    for at in range(weights.size // 4 * 4, weights.size):
+        weight, value = weights[at], values[at * dim : (at + 1) * dim]
+        for i in range(dim):
+            out[i] += weight * value[i]

@@ -1,14 +1,16 @@
 """The attention function that the transformers module calls: writes keys and values into rows, attends over rows.
 
-The batch is one flat row of tokens, [1, num_tokens], without padding. Decode rows (one new token each) are attended in
-one compiled loop where that is quickest, else in one masked call over neighbouring rows of the cache; each chunk of a
-prompt has a call of its own. Grouped-query heads are folded into the query length, [rows, kv_heads, group * length,
-head_dim], so that keys and values are never repeated.
+The batch is one flat row of tokens, [1, num_tokens], with tokens that only fill it up at its end. In float32 on a CPU
+all tokens attend in one compiled loop, each in the same order of sums wherever it comes: alone or beside others, in a
+chunk of a prompt or one at a time. Elsewhere decode rows (one new token each) attend in one masked call over
+neighbouring rows of the cache, and each chunk of a prompt in a call of its own; grouped-query heads are folded into the
+query length, [rows, kv_heads, group * length, head_dim], so that keys and values are never repeated.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +19,7 @@ import torch
 from transformers import AttentionInterface
 
 from myserve_ui.core.row_batch import UNBOUNDED
-from myserve_ui.core.row_loops import attend_rows
+from myserve_ui.core.row_loops import TILE, attend_written_rows, write_rows
 from myserve_ui.engine.attention_formula import (
     AttentionStyle,
     Sight,
@@ -37,6 +39,9 @@ FEW_THREADS = 2
 """A loop on one thread is as quick as torch's operations on so many."""
 FEW_CONTEXTS, FEW_ROWS = 2048, 64
 """On more threads still, for so many tokens of context in all, and for so many tokens between products."""
+
+LONG_LOOP = 8192
+"""Tokens of context in all from which two threads are quicker than one; less than a millisecond for 9 heads of 64."""
 
 
 def is_quick_in_loop(contexts: Sequence[int], num_threads: int) -> bool:
@@ -71,12 +76,21 @@ class AttentionBatch:
     chunks: Sequence[PromptChunk] = ()
     in_loop: bool = False
     """Whether a loop is quickest for the decode rows; only in float32 on a CPU."""
+    whole_in_loop: bool = False
+    """Whether the chunks go through it too, so that a token comes out the same wherever it comes."""
+    workers: Executor | None = None
+    """What takes half of the tokens off the loop's hands where it would take long; gives up Python's lock meanwhile."""
     sights: Mapping[int, Sight] = field(default_factory=dict)
     """What each layer lets a token see, by its number."""
     temperatures: Mapping[int, Temperature] = field(default_factory=dict)
-    _row_places: np.ndarray | None = None  # [decodes, 2]
+    _row_places: np.ndarray | None = None  # [tokens, 2]
     _places: dict[tuple[object, ...], torch.Tensor] = field(default_factory=dict)
     _masks: dict[tuple[object, ...], torch.Tensor] = field(default_factory=dict)
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of sequences; those that only fill up the batch come after them."""
+        return self.chunks[-1].last if self.chunks else len(self.decode_slots)
 
     def suits_rows(self, num_threads: int) -> bool:
         """Whether a layer computes sooner in loops than in torch's operations, all but its products."""
@@ -84,8 +98,8 @@ class AttentionBatch:
 
     def attend_rows(self, layer: int, heads: np.ndarray, num_kv_heads: int, style: tuple[float, int]) -> np.ndarray:
         """Attention of one layer over the whole batch, as core/row_batch.py has it."""
-        if not self.chunks:
-            return self.attend_decodes(layer, heads, num_kv_heads, style)
+        if self.whole_in_loop or not self.chunks:
+            return self.attend_in_loop(layer, heads, num_kv_heads, style)
         num_heads = heads.shape[1] - 2 * num_kv_heads
         queries, keys, values = torch.from_numpy(heads).split((num_heads, num_kv_heads, num_kv_heads), dim=1)
         scaling, window = style
@@ -93,16 +107,46 @@ class AttentionBatch:
         attended = _attend_tokens(layer, (queries, keys.transpose(0, 1), values.transpose(0, 1)), self, own)
         return attended.flatten(1).numpy()
 
-    def attend_decodes(self, layer: int, heads: np.ndarray, num_kv_heads: int, style: tuple[float, int]) -> np.ndarray:
-        """The same of the decode rows alone, which `heads` are, in the loop."""
-        if self._row_places is None:
-            positions = [context - 1 for context in self.decode_contexts]
-            assert max(positions) < self.cache.capacity and max(self.decode_slots) < self.cache.num_slots
-            self._row_places = np.array((self.decode_slots, positions), np.int64).T.copy()
+    def attend_in_loop(self, layer: int, heads: np.ndarray, num_kv_heads: int, style: tuple[float, int]) -> np.ndarray:
+        """The same of as many tokens as `heads` has, in the loop. Nothing is seen by those that only fill up."""
         if (rows := self.cache.layers.get(layer)) is None:
             key = torch.from_numpy(heads[:, -num_kv_heads:]).transpose(0, 1)
             rows = self.cache.layer(layer, key, key)
-        return attend_rows(heads, rows.keys.numpy(), rows.values.numpy(), self._row_places, style)
+        places = self._find_row_places()[: len(heads)]
+        own, cached = heads[: len(places)], (rows.keys.numpy(), rows.values.numpy())
+        write_rows(own, *cached, places)
+        if self.workers is None or places[:, 1].sum() < LONG_LOOP:
+            attended = attend_written_rows(own, cached, places, style)
+        else:
+            attended = self._attend_beside(own, cached, places, style)
+        if len(own) == len(heads):
+            return attended
+        return np.concatenate((attended, np.zeros((len(heads) - len(own), attended.shape[1]), np.float32)))
+
+    def _attend_beside(
+        self, heads: np.ndarray, cached: tuple[np.ndarray, np.ndarray], places: np.ndarray, style: tuple[float, int]
+    ) -> np.ndarray:
+        """Half of the tokens here and half by a worker: every other tile each, since the later see more."""
+        assert self.workers is not None
+        is_own = np.arange(len(heads)) // TILE % 2 == 0 if self.chunks else np.arange(len(heads)) % 2 == 0
+        others = self.workers.submit(attend_written_rows, heads[~is_own], cached, places[~is_own], style)
+        own = attend_written_rows(heads[is_own], cached, places[is_own], style)
+        attended = np.empty((len(heads), own.shape[1]), np.float32)
+        attended[is_own], attended[~is_own] = own, others.result()
+        return attended
+
+    def _find_row_places(self) -> np.ndarray:
+        """Slot and position of each token of a sequence, [tokens, 2]; of the decode rows if they alone are in loops."""
+        if self._row_places is None:
+            places = [
+                (slot, context - 1) for slot, context in zip(self.decode_slots, self.decode_contexts, strict=True)
+            ]
+            if self.whole_in_loop:
+                places += [(chunk.slot, at) for chunk in self.chunks for at in range(chunk.start, chunk.context)]
+            self._row_places = np.array(places, np.int64)
+            slots, positions = self._row_places.max(axis=0)
+            assert positions < self.cache.capacity and slots < self.cache.num_slots
+        return self._row_places
 
     def decode_places(self, layer: LayerCache) -> torch.Tensor:
         """Where the decode tokens go in `layer`, [kv_heads, num_decodes]."""
@@ -169,11 +213,14 @@ def _attend_tokens(
 ) -> torch.Tensor:  # [num_tokens, heads, head_dim]
     """Queries [num_tokens, heads, head_dim], keys and values [kv_heads, num_tokens, head_dim] of one layer."""
     queries, keys, values = parts
+    is_for_loop = style.suits_loop and keys.shape == values.shape and keys.dtype is torch.float32
+    if batch.whole_in_loop and is_for_loop:
+        return _attend_in_loop(index, parts, batch, style)
     layer = batch.cache.layer(index, keys, values)
     attended = []
     if num_decodes := len(batch.decode_slots):
         own = (queries[:num_decodes], keys[:, :num_decodes], values[:, :num_decodes])
-        if batch.in_loop and style.suits_loop and keys.shape == values.shape and keys.dtype is torch.float32:
+        if batch.in_loop and is_for_loop:
             attended.append(_attend_in_loop(index, own, batch, style))
         else:
             layer.write_tokens(batch.decode_places(layer), *own[1:])
@@ -182,16 +229,18 @@ def _attend_tokens(
         span = slice(chunk.first, chunk.last)
         layer.write_span(chunk.slot, chunk.start, keys[:, span], values[:, span])
         attended.append(_attend_chunk(queries[span], layer, batch, chunk, style))
+    if filling := len(queries) - batch.num_tokens:
+        attended.append(attended[0].new_zeros(filling, *attended[0].shape[1:]))
     return attended[0] if len(attended) == 1 else torch.cat(attended)
 
 
 def _attend_in_loop(
     index: int, parts: tuple[torch.Tensor, torch.Tensor, torch.Tensor], batch: AttentionBatch, style: AttentionStyle
-) -> torch.Tensor:  # [num_decodes, heads, head_dim]
+) -> torch.Tensor:  # [tokens, heads, head_dim]
     queries, keys, values = parts
     heads = torch.cat((queries, keys.transpose(0, 1), values.transpose(0, 1)), dim=1).numpy()
     seen = (float(style.scale_of(queries)), style.window or UNBOUNDED)
-    attended = batch.attend_decodes(index, heads, keys.shape[0], seen)
+    attended = batch.attend_in_loop(index, heads, keys.shape[0], seen)
     return torch.from_numpy(attended).view(queries.shape)
 
 

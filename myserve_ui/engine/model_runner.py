@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Executor
 from typing import Protocol
 
 import torch
 
+from myserve_ui.core.row_ladder import RowLadder
 from myserve_ui.engine.attention import (
     ATTENTION_NAME,
+    FEW_THREADS,
     AttentionBatch,
     PromptChunk,
     is_quick_in_loop,
@@ -49,7 +52,10 @@ class ModelRunner:
     `module` is a transformers causal language model in eval mode whose attention goes through AttentionInterface.
     """
 
-    def __init__(self, module: torch.nn.Module, *, num_slots: int, max_len: int) -> None:
+    def __init__(
+        self, module: torch.nn.Module, *, num_slots: int, max_len: int, workers: Executor | None = None
+    ) -> None:
+        """`workers` take a part of what attention computes in loops, where products have more than one thread."""
         register_attention()
         self.module = module
         self.num_slots = num_slots
@@ -58,6 +64,9 @@ class ModelRunner:
         self.device = module.get_input_embeddings().weight.device  # type: ignore[operator]
         self.has_loops = self.device.type == "cpu" and self.dtype is torch.float32
         """Whether compiled loops may stand for torch's operations where they are quicker."""
+        self.token_ladder, self.logit_ladder = RowLadder(), RowLadder()
+        """How far batches are filled up, so that every token of a step and every row of logits comes out the same."""
+        self._workers = workers
         self.call = ModuleCall(module, ATTENTION_NAME)
 
     @property
@@ -81,27 +90,37 @@ class ModelRunner:
         for copy in batch.copies:
             self.cache.copy_row(copy.source, copy.target, copy.length)
         token_ids = [token_id for chunk in batch.chunks for token_id in chunk.token_ids]
+        logit_rows = batch.logit_rows
         attention = self._attention_batch(batch)
-        tokens = torch.tensor([token_ids], device=self.device), attention.positions[None]
-        keep = torch.tensor(batch.logit_rows, dtype=torch.long, device=self.device)
         row_batch = attention if attention.suits_rows(torch.get_num_threads()) else None
+        tokens = torch.tensor([_filled(token_ids, self.token_ladder)], device=self.device), attention.positions[None]
+        keep = torch.tensor(_filled(logit_rows, self.logit_ladder), dtype=torch.long, device=self.device)
         with self.call.sequences_of(batch):
-            return self.call.logits(attention, tokens, keep, row_batch=row_batch)  # [num_logits, vocab_size]
+            logits = self.call.logits(attention, tokens, keep, row_batch=row_batch)
+        return logits[: len(logit_rows)]  # [num_logits, vocab_size]
 
     def _attention_batch(self, batch: ScheduledBatch) -> AttentionBatch:
         positions = [chunk.start + offset for chunk in batch.chunks for offset in range(chunk.length)]
         decodes = [chunk for chunk in batch.chunks if chunk.length == 1]
         contexts = [chunk.start + 1 for chunk in decodes]
+        num_threads = torch.get_num_threads()
         return AttentionBatch(
             cache=self.cache,
-            positions=torch.tensor(positions, device=self.device),
+            positions=torch.tensor(_filled(positions, self.token_ladder), device=self.device),
             decode_slots=[chunk.slot for chunk in decodes],
             decode_contexts=contexts,
             chunks=_prompt_chunks(batch),
             sights=self.call.masks.sights,
             temperatures=self.call.temperatures,
-            in_loop=self.has_loops and is_quick_in_loop(contexts, torch.get_num_threads()),
+            in_loop=self.has_loops and is_quick_in_loop(contexts, num_threads),
+            whole_in_loop=self.has_loops and num_threads <= FEW_THREADS,
+            workers=self._workers if num_threads > 1 else None,
         )
+
+
+def _filled(numbers: list[int], ladder: RowLadder) -> list[int]:
+    """`numbers`, and as many zeros as the ladder wants; none stay none."""
+    return numbers + [0] * (ladder.fit(len(numbers)) - len(numbers)) if numbers else numbers
 
 
 def _prompt_chunks(batch: ScheduledBatch) -> list[PromptChunk]:

@@ -49,8 +49,10 @@ class SequenceRotary:
             if self._kinds is None:
                 return forward(hidden, position_ids, *others, **options)
             parts = []
-            for kind in (present := sorted(set(self._kinds))):
-                places = [place for place, own in enumerate(self._kinds) if own == kind]
+            filling = position_ids.shape[1] - len(self._kinds)  # tokens of nobody, at the end
+            kinds = self._kinds + self._kinds[-1:] * filling
+            for kind in (present := sorted(set(kinds))):
+                places = [place for place, own in enumerate(kinds) if own == kind]
                 forward(hidden, torch.zeros_like(position_ids[:, :1]), *others, **options)  # forget longer texts
                 positions = _with_length(position_ids[:, places], kind)
                 parts.append((places, forward(hidden, positions, *others, **options)))

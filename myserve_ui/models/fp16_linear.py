@@ -24,7 +24,7 @@ def can_compute_from_fp16() -> bool:
 
 
 class Fp16Linear(Product):
-    """`y = x W^T + b`, all in float32 but for where W lies. A row's result does not depend on the rows beside it."""
+    """`y = x W^T + b`, all in float32 but for where W lies."""
 
     packed_weight: torch.ScriptObject
     """[out_features, in_features] and the bias, opaque: only FBGEMM reads it."""

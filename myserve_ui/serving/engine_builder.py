@@ -22,6 +22,7 @@ from myserve_ui.engine.ranked_draw import draw_from_nucleus
 from myserve_ui.engine.self_check import Reference, check_row_runner, check_runner, reference_logits, tolerance_of
 from myserve_ui.errors import ModelLoadError
 from myserve_ui.models.loaded_model import LoadedModel
+from myserve_ui.models.row_ladders import find_row_ladders
 from myserve_ui.serving.context_check import Context, settle_context
 
 logger = logging.getLogger(__name__)
@@ -96,11 +97,25 @@ def _build_checked_runner(loaded: LoadedModel, expected: Reference, *, num_slots
         kernel = choose_kernel(loaded.device, loaded.dtype)
         recorder = CudaRecorder(loaded.device) if isinstance(kernel, FlashKernel) else None
         return build_block_runner(loaded, expected, num_slots=num_slots, kernel=kernel, recorder=recorder)
-    runner = ModelRunner(loaded.module, num_slots=num_slots, max_len=loaded.context_length)
+    runner = _build_row_runner(loaded, num_slots)
     check_row_runner(runner, expected, loaded.tokenizer.vocab_size)
     if loaded.device.type == "cpu":
         # A loop takes seconds to compile where it has never run: here, and not in the first answer that draws.
         draw_from_nucleus(expected.logits[0][None], [SamplingParams(top_p=0.9)], [0.5])
+    return runner
+
+
+def _build_row_runner(loaded: LoadedModel, num_slots: int) -> ModelRunner:
+    """One whose answers do not depend on their company, to the last bit, where the processor lets it."""
+    assert loaded.module is not None
+    workers = ThreadPoolExecutor(max_workers=1, thread_name_prefix="attention")
+    runner = ModelRunner(loaded.module, num_slots=num_slots, max_len=loaded.context_length, workers=workers)
+    if not runner.has_loops:
+        return runner
+    if (ladders := find_row_ladders(loaded.module, runner.dtype)) is None:
+        logger.info("%s: the last bits of a logit depend on what is computed beside it", loaded.info.id)
+    else:
+        runner.token_ladder, runner.logit_ladder = ladders.tokens, ladders.logits
     return runner
 
 

@@ -123,6 +123,34 @@ def test_a_row_does_not_depend_on_its_company():
         assert np.array_equal(alone[0], together[row])
 
 
+@pytest.mark.parametrize("window", [UNBOUNDED, 70, 5])
+@pytest.mark.parametrize(("kv_heads", "group", "dim"), [(3, 3, 64), (1, 1, 8), (2, 4, 20), (1, 2, 6)])
+def test_a_token_of_a_prompt_is_the_same_to_the_last_bit_however_the_prompt_is_cut(window, kv_heads, group, dim):
+    heads = noise(150, kv_heads * (group + 2), dim)
+    whole = attend_prompt(heads, (150,), window)
+    for lengths in ((1,) * 150, (7,) * 21 + (3,), (64, 1, 85), (149, 1)):
+        assert np.array_equal(attend_prompt(heads, lengths, window), whole)
+    expected = scaled_dot_product_attention(
+        heads[:, : kv_heads * group].transpose(0, 1),
+        *(heads[:, kv_heads * (group + i) :][:, :kv_heads].transpose(0, 1).repeat_interleave(group, 0) for i in (0, 1)),
+        attn_mask=torch.ones(150, 150, dtype=torch.bool).tril().triu(1 - min(window, 150)),
+        scale=0.3,
+    )
+    torch.testing.assert_close(torch.from_numpy(whole), expected.transpose(0, 1).flatten(1), rtol=1e-4, atol=1e-5)
+
+
+def attend_prompt(heads: torch.Tensor, lengths: tuple[int, ...], window: int) -> np.ndarray:
+    """A prompt in chunks of `lengths`, in slot 1 of two."""
+    kv_heads = {15: 3, 3: 1, 12: 2, 4: 1}[heads.shape[1]]
+    keys, values = (np.zeros((2, kv_heads, 160, heads.shape[2]), np.float32) for _ in range(2))
+    parts, first = [], 0
+    for length in lengths:
+        places = np.array([(1, position) for position in range(first, first + length)], np.int64)
+        parts.append(attend_rows(heads[first : first + length].numpy(), keys, values, places, (0.3, window)))
+        first += length
+    return np.concatenate(parts)
+
+
 def add_one(x):
     return x + 1
 
