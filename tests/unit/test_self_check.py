@@ -45,7 +45,7 @@ def test_loops_that_fail_are_given_up_and_the_model_is_served_without(monkeypatc
 
     expected = reference_logits(build_tiny_model("gpt2"), VOCAB_SIZE)
     runner = runner_of(build_tiny_model("gpt2"))
-    monkeypatch.setattr(attention, "attend_rows", broken)
+    monkeypatch.setattr(attention, "attend_written_rows", broken)
     check_row_runner(runner, expected, VOCAB_SIZE)
     assert not runner.has_loops
     assert "is served without compiled loops, more slowly" in caplog.text
