@@ -22,6 +22,7 @@ from myserve_ui.evaluation.statistics import estimate, percentiles, perplexity
 from myserve_ui.evaluation.token_scores import TokenScores, join_scores, score_tokens
 from myserve_ui.evaluation.windows import DEFAULT_STRIDE, DEFAULT_WINDOW, MAX_WINDOW, Window, make_windows
 from myserve_ui.serving.engine_pool import EnginePool, RunningEngine
+from myserve_ui.serving.request_checks import check_encoded_ids
 from myserve_ui.serving.step_thread import on_own_thread
 
 MAX_TOKENS = 16_384
@@ -109,6 +110,8 @@ class FidelityService:
         ids = await asyncio.to_thread(base.loaded.tokenizer.encode, request.text)
         if ids != await asyncio.to_thread(candidate.loaded.tokenizer.encode, request.text):
             raise _different_tokens(base, candidate)
+        for engine in (base, candidate):
+            check_encoded_ids(ids, engine.loaded, "text")
         if len(ids) > MAX_TOKENS:
             raise InvalidRequestError(
                 f"The text has {len(ids)} tokens and a report takes at most {MAX_TOKENS}; send a shorter one.",

@@ -23,7 +23,9 @@ from myserve_ui.serving.engine_pool import EnginePool, RunningEngine, engine_sta
 from myserve_ui.serving.engine_thread import first_output
 from myserve_ui.serving.request_checks import (
     check_continuation,
+    check_encoded_ids,
     check_prompt,
+    check_scored_ids,
     check_token_ids,
     fit_to_context,
     other_choice,
@@ -124,13 +126,15 @@ class ChatService:
         if not isinstance(asked.prompt, str):
             return list(asked.prompt)
         encode = engine.loaded.tokenizer.encode
-        return await asyncio.to_thread(encode, asked.prompt, add_special_tokens=add_special_tokens)
+        token_ids = await asyncio.to_thread(encode, asked.prompt, add_special_tokens=add_special_tokens)
+        check_encoded_ids(token_ids, engine.loaded, "content")
+        return token_ids
 
     async def detokenize(self, token_ids: Sequence[int], model: str) -> str:
         """The text of `token_ids`, special tokens left out. Raises InvalidRequestError for an unknown id."""
-        tokenizer = self._engine(model).loaded.tokenizer
-        check_token_ids(token_ids, tokenizer.vocab_size, "tokens")
-        return await asyncio.to_thread(tokenizer.decode, token_ids)
+        loaded = self._engine(model).loaded
+        check_token_ids(token_ids, max(loaded.tokenizer.vocab_size, loaded.num_input_ids), "tokens")
+        return await asyncio.to_thread(loaded.tokenizer.decode, token_ids)
 
     def status(self) -> ServiceStatus:
         """How the service stands at this moment."""
@@ -172,18 +176,21 @@ class ChatService:
     async def _completion_prompt(self, engine: RunningEngine, prompt: str | tuple[int, ...], field: str) -> list[int]:
         tokenizer = engine.loaded.tokenizer
         if not isinstance(prompt, str):
-            check_token_ids(prompt, tokenizer.vocab_size, field)
+            check_token_ids(prompt, engine.loaded.num_input_ids, field)
             return list(prompt)
         token_ids = await asyncio.to_thread(tokenizer.encode, prompt)
-        if token_ids or tokenizer.bos_token_id is None:
-            return token_ids
-        return [tokenizer.bos_token_id]
+        if not token_ids and tokenizer.bos_token_id is not None:
+            token_ids = [tokenizer.bos_token_id]
+        check_encoded_ids(token_ids, engine.loaded, field)
+        return token_ids
 
     async def _choices(
         self, engine: RunningEngine, prompt: list[int], asked: ChatRequest | CompletionRequest, *, n: int, field: str
     ) -> list[EngineRequest]:
         """Requests for `n` answers to the prompt; `field` is what the client called the prompt."""
         check_prompt(len(prompt), engine.max_model_len, field)
+        if asked.params.prompt_logprobs:
+            check_scored_ids(prompt, engine.loaded, field)
         params = fit_to_context(asked.params.resolve(engine.loaded.defaults), len(prompt), engine.max_model_len)
         vocab_size = engine.loaded.tokenizer.vocab_size
         check_token_ids(params.stop_token_ids, vocab_size, "stop_token_ids")
@@ -272,6 +279,7 @@ def _render(engine: RunningEngine, request: ChatRequest) -> tuple[list[int], Too
     prompt = tokenizer.render_chat(
         request.messages, tools=offered_tools(request), continue_final_message=request.continue_final_message
     )
+    check_encoded_ids(prompt, engine.loaded, "messages")
     return prompt, tools
 
 

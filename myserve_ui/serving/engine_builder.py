@@ -58,6 +58,7 @@ def build_engine(loaded: LoadedModel, limits: EngineLimits) -> Engine:
         max_num_batched_tokens=max(_step_tokens(loaded, limits), limits.max_num_seqs),
         max_model_len=budget.max_model_len,
         max_cache_tokens=budget.max_cache_tokens,
+        num_input_ids=loaded.num_input_ids,
         debug=limits.debug,
     )
     return Engine(
@@ -78,7 +79,7 @@ def _beside_the_forward() -> Background:
 def _build_runner(loaded: LoadedModel, num_slots: int) -> Runner:
     if loaded.module is None:
         return EchoRunner(loaded.tokenizer.vocab_size, min(loaded.eos_token_ids))
-    vocab_size = loaded.tokenizer.vocab_size
+    vocab_size = _num_common_ids(loaded)
     expected = reference_logits(loaded.module, vocab_size)
     num_slots = max(num_slots, len(expected.logits))
     if loaded.device.type == "cuda":
@@ -103,14 +104,19 @@ def build_block_runner(
     assert loaded.module is not None
     runner = BlockRunner(loaded.module, kernel, num_slots=num_slots, max_len=loaded.context_length, recorder=recorder)
     try:
-        check_runner(runner, expected, loaded.tokenizer.vocab_size)
+        check_runner(runner, expected, _num_common_ids(loaded))
     except ModelLoadError as error:
         if runner.graphs is None:
             raise
         logger.warning("Recorded steps go wrong on this device, so steps are launched plainly. %s", error.message)
         runner.graphs = None
-        check_runner(runner, expected, loaded.tokenizer.vocab_size)
+        check_runner(runner, expected, _num_common_ids(loaded))
     return runner
+
+
+def _num_common_ids(loaded: LoadedModel) -> int:
+    """Ids that the model both reads and says."""
+    return min(loaded.tokenizer.vocab_size, loaded.num_input_ids)
 
 
 def _step_tokens(loaded: LoadedModel, limits: EngineLimits) -> int:

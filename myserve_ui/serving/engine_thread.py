@@ -13,6 +13,7 @@ from myserve_ui.core.outputs import RequestOutput, RequestState, Usage
 from myserve_ui.core.timings import RequestTimings
 from myserve_ui.engine.engine import Engine
 from myserve_ui.engine.engine_request import EngineRequest
+from myserve_ui.engine.sequence_faults import is_fault
 from myserve_ui.engine.stats import EngineSnapshot
 from myserve_ui.errors import (
     EngineDeadError,
@@ -188,7 +189,9 @@ class EngineThread:
     def _take_in(self, request: EngineRequest) -> None:
         try:
             self._engine.add(request)
-        except Exception as error:  # what is wrong with one request must not end the engine
+        except BaseException as error:  # what is wrong with one request must not end the engine
+            if not is_fault(error):
+                raise
             logger.exception("engine %s could not take in a request", self.name)
             self.last_error = f"a request was not taken in ({type(error).__name__}); the log has more"
             self._tell_loop(self._fail, request.request_id, GenerationFailedError(STEP_FAILED))
@@ -196,10 +199,12 @@ class EngineThread:
     def _step(self) -> list[RequestOutput]:
         try:
             return self._engine.step()
-        except Exception as error:  # one bad step costs its own requests, not the engine
+        except BaseException as error:  # one bad step costs those who break it, not the engine
+            if not is_fault(error):
+                raise
             logger.exception("a step of engine %s failed", self.name)
             self.last_error = f"a step failed ({type(error).__name__}); the log has more"
-            return self._engine.fail_step(STEP_FAILED)
+        return self._engine.fail_step(STEP_FAILED)  # here the traceback, and the tensors that it holds, are let go
 
     def _publish(self, outputs: list[RequestOutput]) -> None:
         self._last_progress = self._engine.clock()
