@@ -64,6 +64,7 @@ class EngineThread:
         self.snapshot: EngineSnapshot = engine.snapshot()
         self.last_error: str | None = None
         self.is_alive = True
+        self._end: MyServeError = EngineDeadError(ENGINE_DIED)
         self._engine = engine
         self._max_waiting = max_waiting
         self._step_thread = step_thread
@@ -87,10 +88,10 @@ class EngineThread:
     ) -> list[RequestStream]:
         """Queue requests, all or none, and return their streams in order.
 
-        Raises EngineDeadError, or OverloadedError when too many wait already.
+        Raises `why_ended` if the engine has, or OverloadedError when too many wait already.
         """
         if not self.is_alive:
-            raise EngineDeadError(ENGINE_DIED)
+            raise self.why_ended()
         self._refuse_when_full(len(requests))
         if not self._streams:
             self._last_progress = self._engine.clock()
@@ -129,12 +130,19 @@ class EngineThread:
         """Seconds since the last finished step, 0 while there is nothing to do."""
         return self._engine.clock() - self._last_progress if self._streams else 0.0
 
-    async def stop(self) -> None:
-        """Leave the thread, after the present step if there is one, and fail what is unfinished."""
+    def why_ended(self) -> MyServeError:
+        """What somebody is told who asks an engine that has ended."""
+        return type(self._end)(self._end.message)
+
+    async def stop(self, reason: MyServeError | None = None) -> None:
+        """Leave the thread, after the present step if there is one, and fail what is unfinished.
+
+        `reason` is told to whoever waits or asks later; without one the app shuts down.
+        """
         if self._has_left is not None and not self._step_thread.leave(self):
             self._send(_Stop())
             await asyncio.to_thread(self._has_left.wait, STOP_PATIENCE)
-        self._die(ShuttingDownError(CUT_OFF))
+        self._die(reason or ShuttingDownError(CUT_OFF))
 
     def _refuse_when_full(self, num_new: int) -> None:
         waiting = max(len(self._streams) - self._engine.config.max_num_seqs, 0)
@@ -226,7 +234,8 @@ class EngineThread:
                 stream.publish(output)
 
     def _die(self, reason: MyServeError) -> None:
-        self.is_alive = False
+        if self.is_alive:
+            self.is_alive, self._end = False, reason
         for request_id in list(self._streams):
             self._fail(request_id, reason)
 

@@ -15,8 +15,13 @@ MAX_SHOWN = 40
 """Characters of what was sent that an error repeats."""
 
 
-def fit_to_context(params: SamplingParams, num_prompt_tokens: int, context_length: int) -> SamplingParams:
-    """`params` with max_tokens set; raises if prompt and answer together are longer than the context."""
+def fit_to_context(
+    params: SamplingParams, num_prompt_tokens: int, context_length: int, *, default: int | None = None
+) -> SamplingParams:
+    """`params` with max_tokens set; raises if prompt and answer together are longer than the context.
+
+    `default` is the length of an answer that nobody asked a length for, as far as there is room; None: all of it.
+    """
     room = context_length - num_prompt_tokens
     if params.max_tokens is not None and params.max_tokens > room:
         raise ContextLengthExceededError(
@@ -24,7 +29,9 @@ def fit_to_context(params: SamplingParams, num_prompt_tokens: int, context_lengt
             f"context of {context_length}. Ask for at most {room} tokens, or send a shorter prompt.",
             param="max_tokens",
         )
-    max_tokens = room if params.max_tokens is None else params.max_tokens
+    max_tokens = params.max_tokens
+    if max_tokens is None:
+        max_tokens = room if default is None else min(max(default, params.min_tokens), room)
     return replace(params, max_tokens=max_tokens, min_tokens=min(params.min_tokens, room))
 
 
