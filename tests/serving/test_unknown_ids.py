@@ -1,4 +1,4 @@
-"""Ids that a tokenizer, a template or a configuration has and the model lacks: a refusal in words, nobody else harmed."""
+"""Ids that a tokenizer, a template or a configuration has and the model lacks: refused in words, harming nobody."""
 
 from __future__ import annotations
 
