@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from myserve_ui.core.requests import Message
 from myserve_ui.errors import InvalidRequestError
 
+ROLES = ("user", "assistant", "system")
 PROBES = ("zqfirst", "zqsecond", "zqthird")
 """Words that no template has of its own, whatever it does to their case."""
 
 LOST = (
     "This model's chat template drops what the user says, as a string and as a list of parts alike, so a chat would "
     "be answered without it: send text to /v1/completions, or set chat_template in the settings."
+)
+
+LOST_HERE = (
+    "This model's chat template drops the last thing that the user says in this chat, so it would be answered without "
+    "it: send fewer messages, or set chat_template in the settings."
 )
 
 Render = Callable[[Sequence[Message], frozenset[str]], str]
@@ -44,9 +51,6 @@ def _probes() -> Iterator[tuple[str, list[Message]]]:
     yield "assistant", [user, assistant, user]
 
 
-ROLES = ("user", "assistant", "system")
-
-
 def _is_said(render: Render, chat: Sequence[Message], in_parts: frozenset[str]) -> bool | None:
     """Whether all that is said in `chat` is in the prompt; None if the template refuses."""
     try:
@@ -54,3 +58,17 @@ def _is_said(render: Render, chat: Sequence[Message], in_parts: frozenset[str]) 
     except InvalidRequestError:
         return None
     return all(message.content in prompt for message in chat)
+
+
+def is_last_turn_said(
+    messages: Sequence[Message], prompt: str, render: Callable[[Sequence[Message]], str], mark: Callable[[str], str]
+) -> bool:
+    """Whether the last message of the user is in `prompt`, which `render` made of `messages`.
+
+    A template may trim it or write it otherwise; then it must say a plain word in its place.
+    """
+    last = max((index for index, message in enumerate(messages) if message.role == "user"), default=None)
+    if last is None or mark(messages[last].content).strip() in prompt:
+        return True
+    probe = replace(messages[last], content=PROBES[0])
+    return PROBES[0] in render([*messages[:last], probe, *messages[last + 1 :]]).casefold()

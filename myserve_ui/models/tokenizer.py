@@ -16,7 +16,7 @@ from myserve_ui.core.tools import Tool
 from myserve_ui.errors import InvalidRequestError, ModelLoadError
 from myserve_ui.models.control_tokens import ControlTokens, find_control_tokens
 from myserve_ui.models.rust_encoding import encode_beside_others
-from myserve_ui.models.template_content import find_roles_in_parts
+from myserve_ui.models.template_content import LOST_HERE, find_roles_in_parts, is_last_turn_said
 from myserve_ui.models.template_values import message_value, tool_value
 from myserve_ui.models.token_bytes import read_token_bytes
 from myserve_ui.models.tool_templates import NOT_TAKEN, recognise_tool_format, takes_tools
@@ -91,7 +91,13 @@ class HuggingFaceTokenizer:
             )
         if isinstance(self._roles_in_parts, str):
             raise InvalidRequestError(self._roles_in_parts, param="messages")
-        chat = self._render(messages, tools, continue_final_message)
+
+        def render(said: Sequence[Message]) -> str:
+            return self._render(said, tools, continue_final_message)
+
+        chat = render(messages)
+        if not is_last_turn_said(messages, chat, render, self._control_tokens.mark):
+            raise InvalidRequestError(LOST_HERE, param="messages")
         _check_characters(chat)
         return self._control_tokens.encode(chat)
 

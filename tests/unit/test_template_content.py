@@ -98,3 +98,17 @@ def test_transformers_own_tag_is_read_in_the_setting() -> None:
     template = "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}"
     assert read_chat_template(template) == template
     assert render(template, Message("user", "hello")) == "hello"
+
+
+FIRST_ONLY = "{% for m in messages %}{% if loop.first %}{{ m.content }}{% endif %}{{ m.role }}{% endfor %}"
+
+
+def test_a_template_that_drops_the_last_question_of_a_longer_chat_is_refused_for_that_chat() -> None:
+    assert render(FIRST_ONLY, Message("user", "hello")).startswith("hello")
+    with pytest.raises(InvalidRequestError, match="drops the last thing"):
+        render(FIRST_ONLY, *TALK)
+
+
+def test_a_template_that_writes_a_message_otherwise_drops_nothing() -> None:
+    template = "{% for m in messages %}{{ m.content.split() | join('_') }}{% endfor %}"
+    assert render(template, Message("user", "one two")) == "one_two"
