@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 from starlette.requests import Request
 
 from myserve_ui.api.refusals import UnsupportedMediaTypeError
+from myserve_ui.api.validation import shown_name
 from myserve_ui.errors import InvalidRequestError
 
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -84,7 +85,11 @@ def _refuse_lone_surrogates(root: dict[str, Any]) -> None:
             waiting += [(f"{path}[{index}]", item) for index, item in enumerate(value)]
         if isinstance(value, dict):
             waiting += [("", key) for key in value]
-            waiting += [(f"{path}.{key}" if path else key, item) for key, item in value.items() if _is_whole(key)]
+            waiting += [
+                (f"{path}.{shown_name(key)}" if path else shown_name(key), item)
+                for key, item in value.items()
+                if _is_whole(key)
+            ]
 
 
 def _is_whole(text: str) -> bool:

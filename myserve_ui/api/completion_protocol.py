@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo, field_validator
+from pydantic import Field, PlainValidator, ValidationInfo, field_validator
 
 from myserve_ui.api.sampling_fields import SamplingFields
 from myserve_ui.api.validation import describe, limits_of, refusal
@@ -13,7 +13,7 @@ from myserve_ui.core.requests import CompletionRequest
 from myserve_ui.core.sampling_params import INT64_MAX, SamplingParams
 
 DEFAULT_PLAIN_TOKENS = 128
-"""The plain routes' default for max_new_tokens."""
+"""The plain routes' default for max_new_tokens, as far as the context has room."""
 MAX_TEXT_LOGPROBS = 5
 
 Prompt = str | tuple[int, ...]
@@ -74,16 +74,12 @@ class CompletionBody(SamplingFields):
         ]
 
 
-def _default_length(value: Any) -> Any:
-    return DEFAULT_PLAIN_TOKENS if value is None else value
-
-
 class PlainBody(WireModel):
     """{"prompt", "max_new_tokens"}: the default model goes on with the text, greedily."""
 
     prompt: str
-    max_new_tokens: Annotated[int, Field(ge=1, le=INT64_MAX), BeforeValidator(_default_length)] = DEFAULT_PLAIN_TOKENS
+    max_new_tokens: Annotated[int, Field(ge=1, le=INT64_MAX)] | None = None
 
     def to_request(self) -> CompletionRequest:
         params = SamplingParams(temperature=0.0, max_tokens=self.max_new_tokens)
-        return CompletionRequest(prompt=self.prompt, params=params)
+        return CompletionRequest(prompt=self.prompt, params=params, default_max_tokens=DEFAULT_PLAIN_TOKENS)

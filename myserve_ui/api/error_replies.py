@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -13,19 +15,32 @@ from myserve_ui.errors import AuthenticationError, MyServeError
 
 logger = logging.getLogger(__name__)
 
-MAX_MESSAGE_CHARS = 1000
+MAX_MESSAGE_CHARS, MAX_PARAM_CHARS = 1000, 200
+BYTES_PER_CHAR = 6
+"""Of JSON in ASCII, on average at most: what has more, as a text of emoji does, is cut sooner."""
+LONG_WORD = re.compile(r"\S{161,}")
+SHOWN_CHARS = 80
+"""Of a word that is too long for any of ours: a client's own."""
 INTERNAL_MESSAGE = "The server failed to handle this request; the reason is in its log."
 
 
 def error_payload(error: MyServeError) -> JsonObject:
     """`error` in OpenAI's shape, all four keys."""
     detail = {
-        "message": error.message[:MAX_MESSAGE_CHARS],
+        "message": _shortened(error.message, MAX_MESSAGE_CHARS),
         "type": error.type,
-        "param": error.param,
+        "param": None if error.param is None else _shortened(error.param, MAX_PARAM_CHARS),
         "code": error.code,
     }
     return {"error": detail}
+
+
+def _shortened(text: str, max_chars: int) -> str:
+    """`text` without what is too long to be said back; a client gets its own names and values no further."""
+    text = LONG_WORD.sub(lambda word: word[0][:SHOWN_CHARS] + "…", text[: 2 * max_chars])[:max_chars]
+    if len(json.dumps(text)) <= max_chars * BYTES_PER_CHAR:
+        return text
+    return text[: max_chars // 2]
 
 
 def error_response(error: MyServeError) -> Response:

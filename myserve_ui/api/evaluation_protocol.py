@@ -14,7 +14,6 @@ from myserve_ui.core.requests import ChatRequest, Message
 from myserve_ui.core.sampling_params import MAX_STOP_STRINGS, SamplingParams
 from myserve_ui.evaluation.comparisons import MAX_ANSWER_TOKENS
 from myserve_ui.evaluation.fidelity import FidelityRequest
-from myserve_ui.evaluation.windows import DEFAULT_STRIDE, DEFAULT_WINDOW
 from myserve_ui.serving.compare_service import CompareRequest, Timing
 
 DEFAULT_ANSWER_TOKENS = 128
@@ -56,11 +55,11 @@ class CompareBody(PairFields):
             top_k=self.top_k,
             min_p=self.min_p,
             seed=self.seed,
-            max_tokens=self.max_tokens or DEFAULT_ANSWER_TOKENS,
+            max_tokens=self.max_tokens,
             stop=tuple(self.stop or ()),
         )
         return CompareRequest(
-            ChatRequest(self._messages(), params=params),
+            ChatRequest(self._messages(), params=params, default_max_tokens=DEFAULT_ANSWER_TOKENS),
             base=self.base or "",
             candidate=self.candidate or "",
             timing=Timing(self.timing or Timing.IN_TURN),
@@ -86,6 +85,6 @@ class FidelityBody(PairFields):
             self.text,
             base=self.base or "",
             candidate=self.candidate or "",
-            window=DEFAULT_WINDOW if self.window is None else self.window,
-            stride=DEFAULT_STRIDE if self.stride is None else self.stride,
+            window=self.window,
+            stride=self.stride,
         )

@@ -12,6 +12,8 @@ from myserve_ui.errors import InvalidRequestError
 
 Body = TypeVar("Body", bound=BaseModel)
 
+MAX_NAME_CHARS = 60
+
 _REFUSAL = "refusal"
 _PHRASES = {
     "missing": "is required",
@@ -67,8 +69,13 @@ def field_path(location: tuple[int | str, ...]) -> str:
     """("messages", 0, "content") as OpenAI writes it: messages[0].content."""
     path = ""
     for part in location:
-        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
+        path += f"[{part}]" if isinstance(part, int) else f".{shown_name(part)}" if path else shown_name(part)
     return path
+
+
+def shown_name(key: str) -> str:
+    """A key of the client's own, as far as it is said back."""
+    return key if len(key) <= MAX_NAME_CHARS else f"{key[:MAX_NAME_CHARS]}…"
 
 
 def describe(value: object) -> str:

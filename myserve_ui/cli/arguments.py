@@ -20,8 +20,8 @@ class ReportArguments:
     """Path of the text; None for the held-out text."""
     base: str
     candidate: str
-    window: int
-    stride: int
+    window: int | None
+    stride: int | None
     json: str | None
     """Path that the document is written to, beside standard output."""
     settings: tuple[str, ...]
@@ -44,8 +44,8 @@ def read_perplexity_arguments(arguments: Sequence[str]) -> ReportArguments:
 def _report_parser(name: str, description: str) -> argparse.ArgumentParser:
     parser = make_parser(name, description)
     parser.add_argument("--text", metavar="FILE", help="UTF-8 text; default: the held-out text of this project")
-    parser.add_argument("--window", type=int, default=DEFAULT_WINDOW, help="tokens in a window (%(default)s)")
-    parser.add_argument("--stride", type=int, default=DEFAULT_STRIDE, help="new tokens in each window (%(default)s)")
+    parser.add_argument("--window", type=int, help=f"tokens in a window ({DEFAULT_WINDOW}, or what fits)")
+    parser.add_argument("--stride", type=int, help=f"new tokens in each window ({DEFAULT_STRIDE}, or half)")
     parser.add_argument("--json", metavar="FILE", help="also write the document to FILE")
     return parser
 

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.core.tools import Tool, ToolCall, ToolChoice
 
+COMPLETION_MAX_TOKENS = 16
+"""max_tokens of a text completion that does not say, as OpenAI's reference has it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Message:
@@ -41,6 +44,8 @@ class ChatRequest:
     """True: answer a greedy or seeded request from the response cache, and keep its answer there."""
     cache_owner: str = ""
     """Who may be given the answer again, such as a digest of the API key; never shared between owners."""
+    default_max_tokens: int | None = None
+    """Length of an answer where params.max_tokens is None, as far as the context has room; None: all the room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,3 +57,5 @@ class CompletionRequest:
     cache_prompt: bool = True
     cache_response: bool = False
     cache_owner: str = ""
+    default_max_tokens: int = COMPLETION_MAX_TOKENS
+    """As in ChatRequest."""

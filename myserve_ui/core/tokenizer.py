@@ -14,7 +14,10 @@ class Tokenizer(Protocol):
     """Text to ids and back. Safe to call from several threads at once."""
 
     vocab_size: int
-    """Ids are in [0, vocab_size): the rows of the model's output, not only the words in the vocabulary file."""
+    """Rows of the model's output, not only the words in the vocabulary file: the ids of an answer are below.
+
+    What is encoded may hold larger ids, where a vocabulary was extended and its model was not.
+    """
     bos_token_id: int | None
     has_chat_template: bool
     special_tokens: Mapping[int, str]

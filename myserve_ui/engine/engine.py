@@ -18,6 +18,7 @@ from myserve_ui.engine.scheduler import ScheduledBatch, Scheduler
 from myserve_ui.engine.sequence import Sequence
 from myserve_ui.engine.slot_manager import SlotManager
 from myserve_ui.engine.stats import EngineCounters, EngineSnapshot
+from myserve_ui.engine.step_parting import part_from_culprits
 
 OUT_OF_MEMORY = (
     "The memory of this machine is too small for this request, even with no other beside it. "
@@ -37,6 +38,8 @@ class EngineConfig:
     """Tokens of all sequences together, at least max_model_len."""
     context_note: str | None = None
     """Why max_model_len is less than the model states, for people; None if it is not."""
+    num_input_ids: int | None = None
+    """Ids that the model can read: no other may be chosen, or it could not be computed on. None: all that it says."""
     debug: bool = False
     """Check the books at every step instead of only when idle."""
 
@@ -73,7 +76,7 @@ class Engine:
         self.scheduler = Scheduler(
             slots, max_num_batched_tokens=config.max_num_batched_tokens, rotary_rule=runner.rotary_rule
         )
-        self.sampler = Sampler(eos_token_ids)
+        self.sampler = Sampler(eos_token_ids, num_input_ids=config.num_input_ids)
         self.counters = EngineCounters()
         self._decode = decode
         self._background = (host or Host()).background
@@ -104,32 +107,41 @@ class Engine:
     def step(self) -> list[RequestOutput]:
         """Advance every scheduled sequence and report what changed.
 
-        If memory runs out, less is done at once from then on. If it raises for another reason, `fail_step` ends the
-        requests of that step; the engine goes on with the others.
+        If memory runs out, less is done at once from then on. If it raises for another reason, `fail_step` does the
+        step for those who did not break it.
         """
         self._batch = None
         if (batch := self.scheduler.schedule(self.clock())) is None:
             return []
         self._batch = batch
-        if (sampled := self._compute(batch)) is None:
-            return self._relieve_memory(batch)
-        self._is_short_of_memory = False
-        self.scheduler.update(batch, sampled, self._eos_token_ids, self.clock())
+        is_done = self._advance(batch)
+        self._batch = None  # what is booked is not done again
+        if not is_done:
+            return self._collect_outputs(self._relieve_memory(batch))
         self.counters.steps += 1
-        self.counters.generation_tokens += len(sampled.token_ids)
         self._check_books()
         return self._collect_outputs([chunk.sequence for chunk in batch.chunks])
 
     def fail_step(self, message: str) -> list[RequestOutput]:
-        """End the requests of the step that just raised, all of them if it raised before it was scheduled."""
+        """Do the step that just raised for the sequences that go through it, and end the others with `message`.
+
+        All requests are ended if it raised before anything was scheduled, or after everything was booked.
+        """
         self.counters.failed_steps += 1
         batch, self._batch = self._batch, None
-        failed = list(self._sequences.values()) if batch is None else [chunk.sequence for chunk in batch.chunks]
-        if batch is not None:
+        if batch is None:
+            sequences = list(self._sequences.values())
+            self._end(sequences, message)
+            return self._collect_outputs(sequences)
+        parting = part_from_culprits(batch, self._advance)
+        if not parting.is_prepared:
             self.scheduler.take_back(batch)
-        for sequence in failed:
-            self.scheduler.finish(sequence, FinishReason.ERROR, error=message)
-        return self._collect_outputs(failed)
+        self._end([chunk.sequence for chunk in parting.culprits], message)
+        if parting.left is not None:
+            self._relieve_memory(parting.left)
+        if self.config.debug:
+            self.scheduler.check()
+        return self._collect_outputs([chunk.sequence for chunk in batch.chunks])
 
     def snapshot(self) -> EngineSnapshot:
         """How the engine stands now, to be read by others."""
@@ -147,6 +159,15 @@ class Engine:
             **asdict(self.counters),
         )
 
+    def _advance(self, batch: ScheduledBatch) -> bool:
+        """Compute the batch and book it; False if the memory ran out. Nothing is booked if it raises."""
+        if (sampled := self._compute(batch)) is None:
+            return False
+        self._is_short_of_memory = False
+        self.scheduler.update(batch, sampled, self._eos_token_ids, self.clock())
+        self.counters.generation_tokens += len(sampled.token_ids)
+        return True
+
     def _compute(self, batch: ScheduledBatch) -> Sampled | None:
         """What the batch's sampling chunks say next, or None if the memory ran out."""
         sequences = [chunk.sequence for chunk in batch.sampling]
@@ -158,20 +179,25 @@ class Engine:
             if batch.num_logits > len(sequences):
                 logits = logits[batch.sampling_rows]
             return self.sampler.sample(logits, sequences, masks())
-        except Exception as error:
+        except BaseException as error:
             masks()  # which must not go on beside the next step
             if not is_out_of_memory(error):
                 raise
             return None  # here the traceback, and the tensors that it holds, are let go
 
-    def _relieve_memory(self, batch: ScheduledBatch) -> list[RequestOutput]:
+    def _relieve_memory(self, batch: ScheduledBatch) -> list[Sequence]:
+        """Ask for less from now on; gives the sequence that had to end, as nothing else was left, if there is one."""
         self.counters.out_of_memory_steps += 1
         alone = self.scheduler.relieve_memory(batch)
         is_first, self._is_short_of_memory = not self._is_short_of_memory, True
         if alone is None or is_first:  # what it has alone is tried once more, with the cache made as small as it can be
             return []
-        self.scheduler.finish(alone, FinishReason.ERROR, error=OUT_OF_MEMORY)
-        return self._collect_outputs([alone])
+        self._end([alone], OUT_OF_MEMORY)
+        return [alone]
+
+    def _end(self, sequences: SequenceOf[Sequence], message: str) -> None:
+        for sequence in sequences:
+            self.scheduler.finish(sequence, FinishReason.ERROR, error=message)
 
     def _check_books(self) -> None:
         if self.config.debug or not self.has_work:

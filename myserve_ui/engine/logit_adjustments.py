@@ -27,7 +27,8 @@ def adjust_logits(logits: torch.Tensor, sequences: SequenceOf[Sequence], eos_tok
     answer; Keskar et al. 2019), presence and frequency penalties (subtracted, tokens of the answer alone), logit_bias
     (added), end tokens before min_tokens (forbidden).
     """
-    if repeated := _repeated_tokens(sequences):
+    vocab_size = logits.shape[-1]
+    if repeated := _repeated_tokens(sequences, vocab_size):
         rows, token_ids, penalties = _columns(repeated, logits)
         values = logits[rows, token_ids]
         # In bounds, so that a tiny or huge penalty is not taken for a model that computes what is no number.
@@ -36,17 +37,19 @@ def adjust_logits(logits: torch.Tensor, sequences: SequenceOf[Sequence], eos_tok
     if added := _additions(sequences):
         rows, token_ids, values = _columns(added, logits)
         logits.index_put_((rows, token_ids), values, accumulate=True)
-    if forbidden := _early_ends(sequences, eos_token_ids):
+    if forbidden := _early_ends(sequences, eos_token_ids, vocab_size):
         rows, token_ids, values = _columns(forbidden, logits)
         logits[rows, token_ids] = values
 
 
-def _repeated_tokens(sequences: SequenceOf[Sequence]) -> Entries:
+def _repeated_tokens(sequences: SequenceOf[Sequence], vocab_size: int) -> Entries:
+    """A prompt may hold ids that the model reads and never says: those have no logit."""
     return [
         (row, token_id, sequence.params.repetition_penalty or 1.0)
         for row, sequence in enumerate(sequences)
         if (sequence.params.repetition_penalty or 1.0) != 1.0
         for token_id in set(sequence.token_ids)
+        if token_id < vocab_size
     ]
 
 
@@ -63,12 +66,13 @@ def _additions(sequences: SequenceOf[Sequence]) -> Entries:
     return entries
 
 
-def _early_ends(sequences: SequenceOf[Sequence], eos_token_ids: SequenceOf[int]) -> Entries:
+def _early_ends(sequences: SequenceOf[Sequence], eos_token_ids: SequenceOf[int], vocab_size: int) -> Entries:
     return [
         (row, token_id, float("-inf"))
         for row, sequence in enumerate(sequences)
         if sequence.num_output_tokens < sequence.params.min_tokens
         for token_id in (*eos_token_ids, *sequence.params.stop_token_ids)
+        if token_id < vocab_size
     ]
 
 

@@ -8,8 +8,10 @@ import torch
 
 from myserve_ui.core.logprobs import TokenLogprob
 from myserve_ui.engine.device_copies import to_device
+from myserve_ui.engine.memory_errors import is_out_of_memory
 from myserve_ui.engine.scheduler import ScheduledBatch
 from myserve_ui.engine.sequence import Sequence
+from myserve_ui.engine.sequence_faults import end_broken, is_fault
 
 
 def score_prompts(batch: ScheduledBatch, logits: torch.Tensor) -> None:
@@ -25,17 +27,24 @@ def score_prompts(batch: ScheduledBatch, logits: torch.Tensor) -> None:
         sequence = chunk.sequence
         first = max(sequence.num_scored_tokens, chunk.start + 1)
         targets = sequence.token_ids[first : min(chunk.start + chunk.length + 1, sequence.num_prompt_tokens)]
-        if targets:
+        if targets and not sequence.is_finished:
             start = end - chunk.length + (first - 1 - chunk.start)
             _report(sequence, logits[start : start + len(targets)], targets)
 
 
 def _report(sequence: Sequence, logits: torch.Tensor, targets: list[int]) -> None:
+    """Raises only if the memory runs out: nothing is reported then, and the step will be done again."""
+    try:
+        if sequence.on_logits is not None:
+            sequence.on_logits(logits)
+        else:
+            wanted = [sequence.params.logprobs or 0] * len(targets)
+            sequence.add_prompt_logprobs(token_logprobs(logits, targets, wanted))
+    except BaseException as error:  # the border of one sequence: the others of its step go on
+        if is_out_of_memory(error) or not is_fault(error):
+            raise
+        end_broken(sequence)
     sequence.num_scored_tokens += len(targets)
-    if sequence.on_logits is not None:
-        sequence.on_logits(logits)
-    else:
-        sequence.add_prompt_logprobs(token_logprobs(logits, targets, [sequence.params.logprobs or 0] * len(targets)))
 
 
 def token_logprobs(logits: torch.Tensor, token_ids: SequenceOf[int], num_top: SequenceOf[int]) -> list[TokenLogprob]:

@@ -37,8 +37,10 @@ class Sampler:
     distribution: what a sequence draws depends on nothing but its seed and its logits.
     """
 
-    def __init__(self, eos_token_ids: frozenset[int]) -> None:
+    def __init__(self, eos_token_ids: frozenset[int], *, num_input_ids: int | None = None) -> None:
+        """No id from `num_input_ids` on is chosen: an output may have rows that the embedding lacks."""
         self._eos_token_ids = sorted(eos_token_ids)
+        self._num_input_ids = num_input_ids
 
     @torch.inference_mode()
     def sample(self, logits: torch.Tensor, sequences: SequenceOf[Sequence], masks: RowMasks | None = None) -> Sampled:
@@ -49,6 +51,8 @@ class Sampler:
         # a copy: log-probabilities are the model's own, before adjustments
         raw = logits[to_device(asking, torch.long, logits.device)] if asking else None
         adjust_logits(logits, sequences, self._eos_token_ids)
+        if self._num_input_ids is not None and self._num_input_ids < logits.shape[-1]:
+            logits[:, self._num_input_ids :] = float("-inf")
         if masks is not None:
             forbid_tokens(logits, masks)
         token_ids = self._choose(logits, sequences)

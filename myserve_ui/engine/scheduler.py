@@ -12,6 +12,7 @@ from myserve_ui.core.logprobs import TokenLogprob
 from myserve_ui.core.outputs import FinishReason
 from myserve_ui.engine.rotary_rule import RotaryRule
 from myserve_ui.engine.sequence import Sequence
+from myserve_ui.engine.sequence_faults import harming_only
 from myserve_ui.engine.slot_manager import SlotCopy, SlotManager
 
 MAX_SCORED_TOKENS = 256
@@ -149,17 +150,21 @@ class Scheduler:
             end = chunk.start + chunk.length
             self.slots.record(chunk.slot, self._rotary.marked(chunk.sequence, chunk.start, end))
         for row, (chunk, token_id) in enumerate(zip(batch.sampling, sampled.token_ids, strict=True)):
+            if chunk.sequence.is_finished:  # its prompt's scores failed
+                continue
             if token_id is None:
                 self.finish(chunk.sequence, FinishReason.ERROR, error=_why_no_token(chunk.sequence))
                 continue
-            chunk.sequence.append_token(token_id, eos_token_ids, now)
-            if (logprob := sampled.logprobs.get(row)) is not None:
-                chunk.sequence.add_logprob(logprob)
+            with harming_only(chunk.sequence):
+                chunk.sequence.append_token(token_id, eos_token_ids, now)
+                if (logprob := sampled.logprobs.get(row)) is not None:
+                    chunk.sequence.add_logprob(logprob)
         for chunk in batch.chunks:
-            if not chunk.sequence.params.max_tokens and not chunk.sequence.num_uncomputed_tokens:
-                chunk.sequence.finish(FinishReason.LENGTH)
-            if chunk.sequence.is_finished:
-                self._leave(chunk.sequence)
+            sequence = chunk.sequence
+            if not sequence.params.max_tokens and not sequence.num_uncomputed_tokens and not sequence.is_finished:
+                sequence.finish(FinishReason.LENGTH)
+            if sequence.is_finished:
+                self._leave(sequence, keep=sequence.finish_reason is not FinishReason.ERROR)
 
     def finish(self, sequence: Sequence, reason: FinishReason, *, error: str | None = None) -> None:
         """End a sequence from outside a step: aborted, timed out or failed. Its row is free at once."""

@@ -28,7 +28,7 @@ def comparison_document(
             "temperature": params.temperature,
             "top_p": params.top_p,
             "seed": params.seed,
-            "max_tokens": params.max_tokens,
+            "max_tokens": params.max_tokens or request.chat.default_max_tokens,
         },
         "messages": [{"role": message.role, "content": message.content} for message in request.chat.messages],
         "answers": answers,

@@ -16,7 +16,7 @@ from myserve_ui.errors import InvalidRequestError, MyServeError
 from myserve_ui.evaluation.comparison_document import comparison_document
 from myserve_ui.evaluation.evidence import AnswerPair
 from myserve_ui.evaluation.fidelity import FidelityProgress, FidelityRequest, FidelityService, memory_of
-from myserve_ui.evaluation.model_names import find_model, find_pair
+from myserve_ui.evaluation.model_names import find_model, find_pair, naming_side
 from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.serving.compare_service import CompareRequest, CompareService, CompareUpdate, Side, with_one_seed
 from myserve_ui.serving.engine_pool import EnginePool
@@ -61,7 +61,11 @@ class Comparisons:
     def pair(self, base: str = "", candidate: str = "") -> tuple[str, str]:
         """Keys of both names, full precision and nf4 for empty ones. Raises ModelNotFoundError."""
         names = find_pair(self.models(), base, candidate)
-        return self.chat.model(names[0]).id, self.chat.model(names[1]).id
+        with naming_side(Side.BASE):
+            base = self.chat.model(names[0]).id
+        with naming_side(Side.CANDIDATE):
+            candidate = self.chat.model(names[1]).id
+        return base, candidate
 
     def footprint(self, name: str) -> Footprint | None:
         """What the model of key `name` takes, and where; None while it is not loaded."""
@@ -76,6 +80,7 @@ class Comparisons:
         What goes wrong on one side, or with the evidence, is told in the document. Raises InvalidRequestError for an
         answer that would be too long, ModelNotFoundError.
         """
+        self.chat.check_open()
         request = self._settled(request)
         with self._pool.hold(request.base, request.candidate):
             async with aclosing(self._steps(request, evidence=evidence)) as steps:
@@ -104,6 +109,7 @@ class Comparisons:
 
     async def report(self, request: FidelityRequest) -> AsyncGenerator[FidelityProgress, None]:
         """Progress of a fidelity report, then its document. Raises as FidelityService.report, ModelNotFoundError."""
+        self.chat.check_open()
         base, candidate = self.pair(request.base, request.candidate)
         request = replace(request, base=base, candidate=candidate)
         with self._pool.hold(base, candidate):
@@ -126,7 +132,7 @@ class Comparisons:
     def _settled(self, request: CompareRequest) -> CompareRequest:
         """`request` with keys for names, one seed for both, and a length that evidence can be given for."""
         base, candidate = self.pair(request.base, request.candidate)
-        length = request.chat.params.max_tokens
+        length = request.chat.params.max_tokens or request.chat.default_max_tokens
         if length is None or length > MAX_ANSWER_TOKENS:
             raise InvalidRequestError(
                 f"max_tokens must be in [1, {MAX_ANSWER_TOKENS}] for a comparison, got {length}.", param="max_tokens"

@@ -16,12 +16,14 @@ from myserve_ui.core.model_info import ModelInfo
 from myserve_ui.errors import InvalidRequestError, OverloadedError
 from myserve_ui.evaluation.circumstances import describe_circumstances
 from myserve_ui.evaluation.evidence import AnswerPair, explain
+from myserve_ui.evaluation.model_names import naming_side
 from myserve_ui.evaluation.plain_words import caveats
 from myserve_ui.evaluation.scoring import collect_logits
 from myserve_ui.evaluation.statistics import estimate, percentiles, perplexity
 from myserve_ui.evaluation.token_scores import TokenScores, join_scores, score_tokens
-from myserve_ui.evaluation.windows import DEFAULT_STRIDE, DEFAULT_WINDOW, MAX_WINDOW, Window, make_windows
+from myserve_ui.evaluation.windows import MAX_WINDOW, Window, fit_window, make_windows
 from myserve_ui.serving.engine_pool import EnginePool, RunningEngine
+from myserve_ui.serving.request_checks import check_encoded_ids
 from myserve_ui.serving.step_thread import on_own_thread
 
 MAX_TOKENS = 16_384
@@ -35,8 +37,10 @@ class FidelityRequest:
     text: str
     base: str = ""
     candidate: str = ""
-    window: int = DEFAULT_WINDOW
-    stride: int = DEFAULT_STRIDE
+    window: int | None = None
+    """Tokens that are read together; None: DEFAULT_WINDOW, as far as the contexts have room."""
+    stride: int | None = None
+    """Tokens from one window's end to the next; None: DEFAULT_STRIDE, or half of a shorter window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,8 @@ class _Run:
     base: RunningEngine
     candidate: RunningEngine
     token_ids: list[int]
+    window: int
+    stride: int
     scores: list[TokenScores] = field(default_factory=list)
     started: float = field(default_factory=time.monotonic)
     tokens_read: int = 0
@@ -81,7 +87,7 @@ class FidelityService:
             raise OverloadedError("Another fidelity report is running; wait for it, or stop it.")
         async with self._one_report:
             run = await self._open(request)
-            windows = make_windows(len(run.token_ids), window=request.window, stride=request.stride)
+            windows = make_windows(len(run.token_ids), window=run.window, stride=run.stride)
             done, total = 0, len(run.token_ids) - 1
             for window in windows:
                 yield FidelityProgress(done, total)
@@ -99,22 +105,24 @@ class FidelityService:
         return await explain(*engines, answers)
 
     async def _open(self, request: FidelityRequest) -> _Run:
-        base, candidate = [await self._loaded(name) for name in (request.base, request.candidate)]
+        with naming_side("base"):
+            base = await self._loaded(request.base)
+        with naming_side("candidate"):
+            candidate = await self._loaded(request.candidate)
         longest = min(MAX_WINDOW, base.max_model_len, candidate.max_model_len)
-        if request.window > longest:
-            raise InvalidRequestError(
-                f"window is {request.window} tokens and may be {longest} at most here.", param="window"
-            )
+        window, stride = fit_window(request.window, request.stride, longest=longest)
         _check_vocabularies(base, candidate)
         ids = await asyncio.to_thread(base.loaded.tokenizer.encode, request.text)
         if ids != await asyncio.to_thread(candidate.loaded.tokenizer.encode, request.text):
             raise _different_tokens(base, candidate)
+        for engine in (base, candidate):
+            check_encoded_ids(ids, engine.loaded, "text")
         if len(ids) > MAX_TOKENS:
             raise InvalidRequestError(
                 f"The text has {len(ids)} tokens and a report takes at most {MAX_TOKENS}; send a shorter one.",
                 param="text",
             )
-        return _Run(request, base, candidate, ids)
+        return _Run(request, base, candidate, ids, window=window, stride=stride)
 
     async def _loaded(self, name: str) -> RunningEngine:
         async for _progress in self._pool.load(name):
@@ -162,8 +170,8 @@ def _document(run: _Run) -> dict[str, Any]:
         "model": run.base.info.name,
         "text_sha256": hashlib.sha256(run.request.text.encode()).hexdigest(),
         "tokens_scored": len(scores),
-        "window": run.request.window,
-        "stride": run.request.stride,
+        "window": run.window,
+        "stride": run.stride,
         "bos": run.token_ids[0] == run.base.loaded.bos_token_id,
         "percentile_method": "nearest rank",
         **summarise(scores),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from myserve_ui.core.model_info import LoadState, ModelInfo
+from myserve_ui.errors import MyServeError
 
 BASE_PRECISION, CANDIDATE_PRECISION = "full", "nf4"
 """What is compared if nobody says otherwise."""
@@ -34,3 +36,14 @@ def _default(models: Sequence[ModelInfo], precision: str) -> str:
     possible = [model for model in models if model.state is not LoadState.UNAVAILABLE] or list(models)
     found = [model.id for model in possible if (model.name, model.precision) == (models[0].name, precision)]
     return found[0] if found else possible[0 if precision == BASE_PRECISION else -1].id
+
+
+@contextmanager
+def naming_side(side: str) -> Iterator[None]:
+    """Let an error about the model of one side name the field that its name came in."""
+    try:
+        yield
+    except MyServeError as error:
+        if error.param == "model":
+            error.param = side
+        raise

@@ -25,6 +25,17 @@ class Window:
         return self.end - self.first_scored
 
 
+def fit_window(window: int | None, stride: int | None, *, longest: int) -> tuple[int, int]:
+    """Both as asked, and what was not asked for as near its default as `longest`, the room of a context, allows.
+
+    Raises InvalidRequestError for a window that is asked for and longer.
+    """
+    if window is not None and window > longest:
+        raise InvalidRequestError(f"window is {window} tokens and may be {longest} at most here.", param="window")
+    window = min(DEFAULT_WINDOW, longest) if window is None else window
+    return window, min(DEFAULT_STRIDE, max(window // 2, 1)) if stride is None else stride
+
+
 def make_windows(num_tokens: int, *, window: int, stride: int) -> list[Window]:
     """Windows over a text of `num_tokens`, which score its tokens 1..num_tokens-1 once each.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import fields
+from typing import TypeGuard
 
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
@@ -12,23 +13,34 @@ from myserve_ui.errors import InvalidRequestError, ModelLoadError
 
 logger = logging.getLogger(__name__)
 
+MAX_SHOWN = 40
+"""Characters of a value that a line in the log repeats."""
+
 LENGTH_NAMES = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length", "n_ctx")
 NO_LENGTH_STATED = 2048
 """For models whose positions have no bound and whose tokenizer names none, such as those with linear biases."""
 
 
-def find_end_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
-    """Union of the end tokens of tokenizer, configuration and generation_config; each may be none, one or several."""
+def find_end_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, vocab_size: int) -> frozenset[int]:
+    """Union of the end tokens of tokenizer, configuration and generation_config; each may be none, one or several.
+
+    What is no id of the model's `vocab_size` outputs can never be said, so it is left out, with a line in the log.
+    """
     stated = (
         tokenizer.eos_token_id,
         getattr(model.config, "eos_token_id", None),
         getattr(model.config.get_text_config(), "eos_token_id", None),
         getattr(model.generation_config, "eos_token_id", None),
     )
-    ids: set[int] = set()
-    for value in stated:
-        ids.update([value] if isinstance(value, int) else value or ())
-    return frozenset(ids)
+    found = [each for value in stated for each in (value if isinstance(value, list | tuple) else [value])]
+    unsaid = {repr(each)[:MAX_SHOWN] for each in found if each is not None and not _is_id(each, vocab_size)}
+    if unsaid:
+        logger.warning(
+            "end tokens that the model cannot say are left out: %s; its ids are in [0, %d)",
+            ", ".join(sorted(unsaid)),
+            vocab_size,
+        )
+    return frozenset(each for each in found if _is_id(each, vocab_size))
 
 
 def find_context_length(
@@ -79,3 +91,7 @@ def find_sampling_defaults(name: str, model: PreTrainedModel) -> SamplingDefault
             logger.warning("%s: what its generation_config.json sets is left out: %s", name, error.message)
             del stated[key]
     return SamplingDefaults(**stated)
+
+
+def _is_id(value: object, vocab_size: int) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < vocab_size

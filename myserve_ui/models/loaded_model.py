@@ -35,3 +35,17 @@ class LoadedModel:
     """Where checks of it are remembered; None for models that were not loaded from files."""
     memory: MemoryReport | None = None
     """What the weights take, tensor by tensor; None for models that were not loaded from files."""
+
+    @property
+    def num_input_ids(self) -> int:
+        """Rows of the input embedding: a prompt may hold the ids below. The tokenizer's vocabulary may be larger, and
+        the rows of the output, tokenizer.vocab_size, may be more or fewer."""
+        if self.module is None:
+            return self.tokenizer.vocab_size
+        weight: torch.Tensor = self.module.get_input_embeddings().weight  # type: ignore[operator]
+        return weight.shape[0]
+
+    @property
+    def num_common_ids(self) -> int:
+        """Ids that the model both reads and says."""
+        return min(self.tokenizer.vocab_size, self.num_input_ids)

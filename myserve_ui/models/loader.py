@@ -213,7 +213,7 @@ def _describe(
         info=info,
         module=model,
         tokenizer=served,
-        eos_token_ids=find_end_tokens(model, tokenizer.whole),
+        eos_token_ids=find_end_tokens(model, tokenizer.whole, vocab_size),
         context_length=context_length,
         bos_token_id=tokenizer.whole.bos_token_id,
         defaults=find_sampling_defaults(entry.source.name, model),

@@ -13,9 +13,11 @@ Mark = Callable[[str], str]
 """Marks the control tokens that a text spells."""
 
 
-def message_value(message: Message, mark: Mark) -> dict[str, Any]:
-    """A turn of the chat, its strings marked."""
-    value: dict[str, Any] = {"role": message.role, "content": mark(message.content)}
+def message_value(message: Message, mark: Mark, *, in_parts: bool = False) -> dict[str, Any]:
+    """A turn of the chat, its strings marked; its content a list of one part if the template wants it `in_parts`."""
+    text = mark(message.content)
+    content: Any = [{"type": "text", "text": text}] if in_parts else text
+    value: dict[str, Any] = {"role": message.role, "content": content}
     if message.tool_calls:
         value["tool_calls"] = [_call_value(call, mark) for call in message.tool_calls]
     if message.tool_call_id is not None:

@@ -52,8 +52,9 @@ def _choose_reading(steps: list[dict[str, Any]]) -> Callable[[str], bytes]:
         replaced = dict(_replacements(steps))
         return lambda word: _read_pieces(word, replaced)
     raise InvalidRequestError(
-        "This model's tokenizer does not say which bytes its tokens stand for, so its answers cannot be held to "
-        "a form: leave response_format and tools out, or use another model."
+        "This model's tokenizer does not say which bytes its tokens stand for, so neither can log-probabilities be "
+        "told with its tokens nor answers be held to a form: leave logprobs, response_format and tools out, or use "
+        "another model."
     )
 
 

@@ -16,6 +16,7 @@ from myserve_ui.core.tools import Tool
 from myserve_ui.errors import InvalidRequestError, ModelLoadError
 from myserve_ui.models.control_tokens import ControlTokens, find_control_tokens
 from myserve_ui.models.rust_encoding import encode_beside_others
+from myserve_ui.models.template_content import LOST_HERE, find_roles_in_parts, is_last_turn_said
 from myserve_ui.models.template_values import message_value, tool_value
 from myserve_ui.models.token_bytes import read_token_bytes
 from myserve_ui.models.tool_templates import NOT_TAKEN, recognise_tool_format, takes_tools
@@ -88,7 +89,15 @@ class HuggingFaceTokenizer:
             raise InvalidRequestError(
                 "This model has no chat template: send text to /v1/completions, or set chat_template in the settings."
             )
-        chat = self._render(messages, tools, continue_final_message)
+        if isinstance(self._roles_in_parts, str):
+            raise InvalidRequestError(self._roles_in_parts, param="messages")
+
+        def render(said: Sequence[Message]) -> str:
+            return self._render(said, tools, continue_final_message)
+
+        chat = render(messages)
+        if not is_last_turn_said(messages, chat, render, self._control_tokens.mark):
+            raise InvalidRequestError(LOST_HERE, param="messages")
         _check_characters(chat)
         return self._control_tokens.encode(chat)
 
@@ -99,11 +108,28 @@ class HuggingFaceTokenizer:
             return NOT_TAKEN
         return recognise_tool_format(str(self._tokenizer.get_chat_template(tools=[{}])))
 
+    @cached_property
+    def _roles_in_parts(self) -> frozenset[str] | str:
+        """Whose content the template wants as a list of parts, or why it cannot be used: found by trying once."""
+        return find_roles_in_parts(lambda chat, in_parts: self._render_in(in_parts, chat, ()))
+
     def _render(self, messages: Sequence[Message], tools: Sequence[Tool], continue_final_message: bool = False) -> str:
+        in_parts = self._roles_in_parts
+        return self._render_in(
+            frozenset() if isinstance(in_parts, str) else in_parts, messages, tools, continue_final_message
+        )
+
+    def _render_in(
+        self,
+        in_parts: frozenset[str],
+        messages: Sequence[Message],
+        tools: Sequence[Tool],
+        continue_final_message: bool = False,
+    ) -> str:
         mark = self._control_tokens.mark
         try:
             rendered = self._tokenizer.apply_chat_template(
-                [message_value(message, mark) for message in messages],
+                [message_value(message, mark, in_parts=message.role in in_parts) for message in messages],
                 tools=[tool_value(tool, mark) for tool in tools] or None,
                 tokenize=False,
                 add_generation_prompt=not continue_final_message,
@@ -118,7 +144,7 @@ class HuggingFaceTokenizer:
             raise InvalidRequestError(
                 f"The model's chat template refuses these messages: {_reason(error)}", param="messages"
             ) from error
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except Exception as error:  # the border of the template: what it computes with is the request's
             raise InvalidRequestError(
                 f"The model's chat template cannot render these messages: {_reason(error)}", param="messages"
             ) from error

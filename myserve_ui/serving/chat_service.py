@@ -6,7 +6,8 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from myserve_ui import __version__
@@ -16,13 +17,15 @@ from myserve_ui.core.requests import ChatRequest, CompletionRequest
 from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.core.timings import RequestTimings
 from myserve_ui.engine.engine_request import EngineRequest
-from myserve_ui.errors import ShuttingDownError
+from myserve_ui.errors import InvalidRequestError, ShuttingDownError
 from myserve_ui.serving.engine_pool import EnginePool, RunningEngine, engine_status
 from myserve_ui.serving.engine_thread import first_output
 from myserve_ui.serving.grammar_workshop import GrammarWorkshop
 from myserve_ui.serving.request_checks import (
     check_continuation,
+    check_encoded_ids,
     check_prompt,
+    check_scored_ids,
     check_token_ids,
     fit_to_context,
     other_choice,
@@ -33,9 +36,6 @@ from myserve_ui.serving.service_metrics import ServiceMetrics
 from myserve_ui.serving.tool_use import ToolUse, offered_tools, plan_tool_use
 
 logger = logging.getLogger(__name__)
-
-COMPLETION_MAX_TOKENS = 16
-"""max_tokens of a text completion that does not say, as OpenAI's reference has it."""
 
 
 class ChatService:
@@ -82,8 +82,7 @@ class ChatService:
         Everything that can be refused is refused here: ModelNotFoundError, ModelLoadingError (and the load starts),
         InvalidRequestError, ContextLengthExceededError, OverloadedError, ShuttingDownError, EngineDeadError.
         """
-        with self.metrics.counting_refusals():
-            engine = self._engine(request.model)
+        with self.metrics.counting_refusals(), self._use(request.model) as engine:
             check_continuation(request)
             prompt, tools = await asyncio.to_thread(_render, engine, request)
             if tools is not None:
@@ -104,32 +103,33 @@ class ChatService:
 
         The requests ask the same model. Refuses like start_chat_choices.
         """
-        with self.metrics.counting_refusals():
-            engine = self._engine(requests[0].model)
+        with self.metrics.counting_refusals(), self._use(requests[0].model) as engine:
             await _read_vocabulary(engine, requests[0].params)
             asked: list[EngineRequest] = []
             for index, request in enumerate(requests):
                 field = "prompt" if len(requests) == 1 else f"prompt[{index}]"
                 prompt = await self._completion_prompt(engine, request.prompt, field)
-                asked += await self._choices(engine, prompt, _with_completion_length(request), n=n, field=field)
+                asked += await self._choices(engine, prompt, request, n=n, field=field)
             return self._answer(engine, asked, requests[0])
 
     async def tokenize(self, asked: ChatRequest | CompletionRequest, *, add_special_tokens: bool = True) -> list[int]:
         """The prompt's ids: of the rendered chat, or of the text. Refuses like start_chat_choices."""
-        engine = self._engine(asked.model)
-        if isinstance(asked, ChatRequest):
-            prompt, _ = await asyncio.to_thread(_render, engine, asked)
-            return prompt
-        if not isinstance(asked.prompt, str):
-            return list(asked.prompt)
-        encode = engine.loaded.tokenizer.encode
-        return await asyncio.to_thread(encode, asked.prompt, add_special_tokens=add_special_tokens)
+        with self._use(asked.model) as engine:
+            if isinstance(asked, ChatRequest):
+                return (await asyncio.to_thread(_render, engine, asked))[0]
+            if not isinstance(asked.prompt, str):
+                return list(asked.prompt)
+            encode = engine.loaded.tokenizer.encode
+            token_ids = await asyncio.to_thread(encode, asked.prompt, add_special_tokens=add_special_tokens)
+            check_encoded_ids(token_ids, engine.loaded, "content")
+            return token_ids
 
     async def detokenize(self, token_ids: Sequence[int], model: str) -> str:
         """The text of `token_ids`, special tokens left out. Raises InvalidRequestError for an unknown id."""
-        tokenizer = self._engine(model).loaded.tokenizer
-        check_token_ids(token_ids, tokenizer.vocab_size, "tokens")
-        return await asyncio.to_thread(tokenizer.decode, token_ids)
+        with self._use(model) as engine:
+            loaded = engine.loaded
+            check_token_ids(token_ids, max(loaded.tokenizer.vocab_size, loaded.num_input_ids), "tokens")
+            return await asyncio.to_thread(loaded.tokenizer.decode, token_ids)
 
     def status(self) -> ServiceStatus:
         """How the service stands at this moment."""
@@ -164,27 +164,38 @@ class ChatService:
         await self.grammars.shut_down()
         await self._pool.shut_down()
 
-    def _engine(self, model: str) -> RunningEngine:
+    def check_open(self) -> None:
+        """Raise ShuttingDownError once the app drains: for what was not begun before."""
         if self._draining:
             raise ShuttingDownError("The app is shutting down and takes no new requests.")
-        return self._pool.engine(model)
+
+    @contextmanager
+    def _use(self, model: str) -> Iterator[RunningEngine]:
+        """The engine of `model`, which makes way for no other while a request for it is prepared."""
+        self.check_open()
+        with self._pool.hold(model):
+            yield self._pool.engine(model)
 
     async def _completion_prompt(self, engine: RunningEngine, prompt: str | tuple[int, ...], field: str) -> list[int]:
         tokenizer = engine.loaded.tokenizer
         if not isinstance(prompt, str):
-            check_token_ids(prompt, tokenizer.vocab_size, field)
+            check_token_ids(prompt, engine.loaded.num_input_ids, field)
             return list(prompt)
         token_ids = await asyncio.to_thread(tokenizer.encode, prompt)
-        if token_ids or tokenizer.bos_token_id is None:
-            return token_ids
-        return [tokenizer.bos_token_id]
+        if not token_ids and tokenizer.bos_token_id is not None:
+            token_ids = [tokenizer.bos_token_id]
+        check_encoded_ids(token_ids, engine.loaded, field)
+        return token_ids
 
     async def _choices(
         self, engine: RunningEngine, prompt: list[int], asked: ChatRequest | CompletionRequest, *, n: int, field: str
     ) -> list[EngineRequest]:
         """Requests for `n` answers to the prompt; `field` is what the client called the prompt."""
         check_prompt(len(prompt), engine.max_model_len, field)
-        params = fit_to_context(asked.params.resolve(engine.loaded.defaults), len(prompt), engine.max_model_len)
+        if asked.params.prompt_logprobs:
+            check_scored_ids(prompt, engine.loaded, field)
+        resolved = asked.params.resolve(engine.loaded.defaults)
+        params = fit_to_context(resolved, len(prompt), engine.max_model_len, default=asked.default_max_tokens)
         vocab_size = engine.loaded.tokenizer.vocab_size
         check_token_ids(params.stop_token_ids, vocab_size, "stop_token_ids")
         check_token_ids([token_id for token_id, _ in params.logit_bias], vocab_size, "logit_bias")
@@ -204,6 +215,7 @@ class ChatService:
         self, engine: RunningEngine, requests: Sequence[EngineRequest], asked: ChatRequest | CompletionRequest
     ) -> list[RequestStream]:
         """Replay the answers if all of them are at hand; else queue the requests, all or none."""
+        self.check_open()  # the drain may have begun while they were prepared
         model, owner = engine.info.id, asked.cache_owner
         keys = [response_key(request, model=model, owner=owner) for request in requests if asked.cache_response]
         known = [key for key in keys if key is not None]
@@ -265,17 +277,16 @@ def _render(engine: RunningEngine, request: ChatRequest) -> tuple[list[int], Too
     prompt = tokenizer.render_chat(
         request.messages, tools=offered_tools(request), continue_final_message=request.continue_final_message
     )
+    check_encoded_ids(prompt, engine.loaded, "messages")
     return prompt, tools
 
 
 async def _read_vocabulary(engine: RunningEngine, params: SamplingParams) -> None:
     """Log-probabilities are told with the tokens' bytes; reading those takes long enough to be kept off the loop."""
-    if params.logprobs is not None:
+    if params.logprobs is None:
+        return
+    try:
         await asyncio.to_thread(engine.loaded.tokenizer.token_bytes)
-
-
-def _with_completion_length(request: CompletionRequest) -> CompletionRequest:
-    params = request.params
-    if params.max_tokens is not None:
-        return request
-    return replace(request, params=replace(params, max_tokens=max(COMPLETION_MAX_TOKENS, params.min_tokens)))
+    except InvalidRequestError as error:
+        error.param = "logprobs"
+        raise

@@ -94,7 +94,7 @@ def _check(
     for border in borders:
         left -= size * tokens_to_check(border)
         if border not in differences and left >= 0:
-            differences[border] = check_past(runner, border, loaded.tokenizer.vocab_size, longest=longest)
+            differences[border] = check_past(runner, border, loaded.num_common_ids, longest=longest)
             found = True
     if found and loaded.verdicts is not None:
         loaded.verdicts.remember(differences)

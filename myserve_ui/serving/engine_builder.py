@@ -62,6 +62,7 @@ def build_engine(loaded: LoadedModel, limits: EngineLimits) -> Engine:
         max_model_len=budget.max_model_len,
         max_cache_tokens=budget.max_cache_tokens,
         context_note=context.note,
+        num_input_ids=loaded.num_input_ids,
         debug=limits.debug,
     )
     return Engine(
@@ -85,7 +86,7 @@ def _build_runner(loaded: LoadedModel, limits: EngineLimits) -> tuple[Runner, Co
         runner = EchoRunner(loaded.tokenizer.vocab_size, min(loaded.eos_token_ids))
         return runner, Context(min(loaded.context_length, limits.max_model_len or loaded.context_length))
     with explain_module_errors(loaded.module):
-        expected = reference_logits(loaded.module, loaded.tokenizer.vocab_size)
+        expected = reference_logits(loaded.module, loaded.num_common_ids)
     checked = _build_checked_runner(loaded, expected, num_slots=max(limits.max_num_seqs, len(expected.logits)))
     tolerance = tolerance_of(checked.dtype, expected.noise)
     return checked, settle_context(loaded, checked, tolerance=tolerance, asked_for=limits.max_model_len)
@@ -98,7 +99,7 @@ def _build_checked_runner(loaded: LoadedModel, expected: Reference, *, num_slots
         recorder = CudaRecorder(loaded.device) if isinstance(kernel, FlashKernel) else None
         return build_block_runner(loaded, expected, num_slots=num_slots, kernel=kernel, recorder=recorder)
     runner = _build_row_runner(loaded, num_slots)
-    check_row_runner(runner, expected, loaded.tokenizer.vocab_size)
+    check_row_runner(runner, expected, loaded.num_common_ids)
     if loaded.device.type == "cpu":
         # A loop takes seconds to compile where it has never run: here, and not in the first answer that draws.
         draw_from_nucleus(expected.logits[0][None], [SamplingParams(top_p=0.9)], [0.5])
@@ -129,13 +130,13 @@ def build_block_runner(
     assert loaded.module is not None
     runner = BlockRunner(loaded.module, kernel, num_slots=num_slots, max_len=loaded.context_length, recorder=recorder)
     try:
-        check_runner(runner, expected, loaded.tokenizer.vocab_size)
+        check_runner(runner, expected, loaded.num_common_ids)
     except ModelLoadError as error:
         if runner.graphs is None:
             raise
         logger.warning("Recorded steps go wrong on this device, so steps are launched plainly. %s", error.message)
         runner.graphs = None
-        check_runner(runner, expected, loaded.tokenizer.vocab_size)
+        check_runner(runner, expected, loaded.num_common_ids)
     return runner
 
 

@@ -13,11 +13,11 @@ from myserve_ui.core.model_info import EngineStatus, LoadProgress, LoadState, Mo
 from myserve_ui.engine.engine import Engine
 from myserve_ui.engine.grammar_compiler import GrammarCompiler
 from myserve_ui.errors import (
-    EngineDeadError,
     ModelLoadError,
     ModelLoadingError,
     NotEnoughMemoryError,
     PrecisionUnavailableError,
+    ShuttingDownError,
 )
 from myserve_ui.models.catalog import Catalog, CatalogEntry
 from myserve_ui.models.loaded_model import LoadedModel
@@ -107,14 +107,14 @@ class EnginePool:
         """The engine of `name`, which must be ready.
 
         Raises ModelNotFoundError; PrecisionUnavailableError or ModelLoadError if it cannot be had; ModelLoadingError
-        while it loads, and starts the load; EngineDeadError.
+        while it loads, and starts the load; EngineDeadError or ShuttingDownError once it has ended.
         """
         slot = self._slot(name)
         if slot.engine is None:
             self._start_load(slot)
             raise ModelLoadingError(f"{slot.entry.key} is loading ({slot.progress.stage}); ask again in a moment.")
         if not slot.engine.thread.is_alive:
-            raise EngineDeadError(ENGINE_DIED)
+            raise slot.engine.thread.why_ended()
         slot.last_used = next(self._uses)
         return slot.engine
 
@@ -129,11 +129,16 @@ class EnginePool:
             if slot.progress is not seen:
                 yield (seen := slot.progress)
             await asyncio.wait({task}, timeout=PROGRESS_INTERVAL)
+        if task.cancelled():
+            raise ShuttingDownError(f"The app was shut down while {slot.entry.key} was loading.")
         await task
 
     @contextmanager
     def hold(self, *names: str) -> Iterator[None]:
-        """Keep the engines of `names`, loaded by now or later, from making way between two requests of one task."""
+        """Keep the engines of `names`, loaded by now or later, from making way.
+
+        For as long as a request is prepared, or between two requests of one task.
+        """
         slots = [self._slot(name) for name in names]
         for slot in slots:
             slot.num_holds += 1
@@ -229,7 +234,8 @@ class EnginePool:
         _, engine, slot = min(idle, key=lambda entry: entry[0])
         logger.info("%s makes way for %s", slot.entry.key, keep.entry.key)
         slot.engine = slot.task = None  # from here on a request for it starts a load
-        await engine.thread.stop()
+        reason = f"{slot.entry.key} made way for another model; ask again to load it."
+        await engine.thread.stop(ModelLoadingError(reason))
         return True
 
     def _load_and_build(self, slot: _Slot) -> tuple[LoadedModel, Engine]:

@@ -13,6 +13,7 @@ from myserve_ui.core.outputs import RequestOutput, RequestState, Usage
 from myserve_ui.core.timings import RequestTimings
 from myserve_ui.engine.engine import Engine
 from myserve_ui.engine.engine_request import EngineRequest
+from myserve_ui.engine.sequence_faults import is_fault
 from myserve_ui.engine.stats import EngineSnapshot
 from myserve_ui.errors import (
     EngineDeadError,
@@ -63,6 +64,7 @@ class EngineThread:
         self.snapshot: EngineSnapshot = engine.snapshot()
         self.last_error: str | None = None
         self.is_alive = True
+        self._end: MyServeError = EngineDeadError(ENGINE_DIED)
         self._engine = engine
         self._max_waiting = max_waiting
         self._step_thread = step_thread
@@ -86,10 +88,10 @@ class EngineThread:
     ) -> list[RequestStream]:
         """Queue requests, all or none, and return their streams in order.
 
-        Raises EngineDeadError, or OverloadedError when too many wait already.
+        Raises `why_ended` if the engine has, or OverloadedError when too many wait already.
         """
         if not self.is_alive:
-            raise EngineDeadError(ENGINE_DIED)
+            raise self.why_ended()
         self._refuse_when_full(len(requests))
         if not self._streams:
             self._last_progress = self._engine.clock()
@@ -128,12 +130,19 @@ class EngineThread:
         """Seconds since the last finished step, 0 while there is nothing to do."""
         return self._engine.clock() - self._last_progress if self._streams else 0.0
 
-    async def stop(self) -> None:
-        """Leave the thread, after the present step if there is one, and fail what is unfinished."""
+    def why_ended(self) -> MyServeError:
+        """What somebody is told who asks an engine that has ended."""
+        return type(self._end)(self._end.message)
+
+    async def stop(self, reason: MyServeError | None = None) -> None:
+        """Leave the thread, after the present step if there is one, and fail what is unfinished.
+
+        `reason` is told to whoever waits or asks later; without one the app shuts down.
+        """
         if self._has_left is not None and not self._step_thread.leave(self):
             self._send(_Stop())
             await asyncio.to_thread(self._has_left.wait, STOP_PATIENCE)
-        self._die(ShuttingDownError(CUT_OFF))
+        self._die(reason or ShuttingDownError(CUT_OFF))
 
     def _refuse_when_full(self, num_new: int) -> None:
         waiting = max(len(self._streams) - self._engine.config.max_num_seqs, 0)
@@ -188,7 +197,9 @@ class EngineThread:
     def _take_in(self, request: EngineRequest) -> None:
         try:
             self._engine.add(request)
-        except Exception as error:  # what is wrong with one request must not end the engine
+        except BaseException as error:  # what is wrong with one request must not end the engine
+            if not is_fault(error):
+                raise
             logger.exception("engine %s could not take in a request", self.name)
             self.last_error = f"a request was not taken in ({type(error).__name__}); the log has more"
             self._tell_loop(self._fail, request.request_id, GenerationFailedError(STEP_FAILED))
@@ -196,10 +207,12 @@ class EngineThread:
     def _step(self) -> list[RequestOutput]:
         try:
             return self._engine.step()
-        except Exception as error:  # one bad step costs its own requests, not the engine
+        except BaseException as error:  # one bad step costs those who break it, not the engine
+            if not is_fault(error):
+                raise
             logger.exception("a step of engine %s failed", self.name)
             self.last_error = f"a step failed ({type(error).__name__}); the log has more"
-            return self._engine.fail_step(STEP_FAILED)
+        return self._engine.fail_step(STEP_FAILED)  # here the traceback, and the tensors that it holds, are let go
 
     def _publish(self, outputs: list[RequestOutput]) -> None:
         self._last_progress = self._engine.clock()
@@ -221,7 +234,8 @@ class EngineThread:
                 stream.publish(output)
 
     def _die(self, reason: MyServeError) -> None:
-        self.is_alive = False
+        if self.is_alive:
+            self.is_alive, self._end = False, reason
         for request_id in list(self._streams):
             self._fail(request_id, reason)
 

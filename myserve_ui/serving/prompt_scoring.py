@@ -12,7 +12,7 @@ from myserve_ui.core.sampling_params import SamplingDefaults, SamplingParams
 from myserve_ui.engine.engine_request import EngineRequest, OnLogits
 from myserve_ui.errors import GenerationFailedError
 from myserve_ui.serving.engine_pool import RunningEngine
-from myserve_ui.serving.request_checks import check_prompt
+from myserve_ui.serving.request_checks import check_encoded_ids, check_prompt, check_scored_ids
 from myserve_ui.serving.request_stream import RequestStream, StreamLimits
 from myserve_ui.serving.stream_group import StreamGroup
 
@@ -36,6 +36,8 @@ async def score_prompt(
     Leaving (cancellation) ends the work in the engine.
     """
     check_prompt(len(token_ids), engine.max_model_len + 1, "text")  # nothing is generated, so the last place is free
+    check_encoded_ids(token_ids, engine.loaded, "text")
+    check_scored_ids(token_ids[first_scored:], engine.loaded, "text")
     requests = [_request(engine, token_ids, on_logits, first_scored=first_scored)]
     if companion:
         requests.insert(0, _request(engine, companion, _ignore, first_scored=len(companion)))

@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
 
@@ -102,7 +102,12 @@ class BranchPanel:
             async for _ in loading:
                 yield {self._stop: gr.skip()}
         kept = await self._chat.detokenize(branch.kept, branch.model)
-        request = CompletionRequest((*branch.prompt, *branch.kept), model=branch.model, params=branch.params)
+        request = CompletionRequest(
+            (*branch.prompt, *branch.kept),
+            model=branch.model,
+            params=replace(branch.params, max_tokens=None),
+            default_max_tokens=branch.params.max_tokens or 1,  # the answer's own, which was not asked of the branch
+        )
         async with await self._chat.start_completion(request) as stream, aclosing(frames(stream)) as outputs:
             async for text, output in outputs:
                 yield {self._answer: branch_view(branch, stream.model, kept, text, output)}

@@ -13,6 +13,7 @@ from myserve_ui.errors import GenerationFailedError, InvalidRequestError, MyServ
 from myserve_ui.evaluation.comparisons import Comparisons
 from myserve_ui.evaluation.fidelity import FidelityProgress, FidelityRequest
 from myserve_ui.serving.compare_service import CompareRequest, Timing
+from myserve_ui.ui.compare_run import DEFAULT_TOKENS
 from myserve_ui.ui.heartbeat import with_heartbeat
 
 
@@ -36,7 +37,7 @@ class CompareEndpoints:
         system_prompt: str = "",
         temperature: float = 0.0,
         seed: int | None = None,
-        max_tokens: int = 96,
+        max_tokens: int | None = None,
         timing: Literal["in turn", "together"] = "in turn",
         evidence: bool = True,
     ) -> AsyncGenerator[dict[str, Any], None]:
@@ -56,6 +57,7 @@ class CompareEndpoints:
                 ChatRequest(
                     (*said, Message("user", prompt)),
                     params=SamplingParams(temperature=temperature, seed=seed, max_tokens=max_tokens),
+                    default_max_tokens=DEFAULT_TOKENS,
                 ),
                 base=base,
                 candidate=candidate,
@@ -77,8 +79,8 @@ class CompareEndpoints:
         text: str,
         base: str = "",
         candidate: str = "",
-        window: int = 512,
-        stride: int = 256,
+        window: int | None = None,
+        stride: int | None = None,
         tokens: bool = False,
     ) -> AsyncGenerator[dict[str, Any], None]:
         """Score a text by two precisions. Streams the progress; the last value is the report.
@@ -95,7 +97,7 @@ class CompareEndpoints:
             raise gr.Error(error.message, duration=None, print_exception=False) from None
 
     async def perplexity(
-        self, text: str, model: str = "", window: int = 512, stride: int = 256, tokens: bool = False
+        self, text: str, model: str = "", window: int | None = None, stride: int | None = None, tokens: bool = False
     ) -> AsyncGenerator[dict[str, Any], None]:
         """Perplexity of one model on a text. Streams the progress; the last value is the result.
 

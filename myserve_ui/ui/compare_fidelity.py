@@ -114,8 +114,8 @@ class FidelityPanel:
             inputs[self._text],
             base=inputs[self._base] or "",
             candidate=inputs[self._candidate] or "",
-            window=int(inputs[self._window] or 0),
-            stride=int(inputs[self._stride] or 0),
+            window=_asked(inputs[self._window], DEFAULT_WINDOW),
+            stride=_asked(inputs[self._stride], DEFAULT_STRIDE),
         )
 
     def _shown(self, step: FidelityProgress) -> Updates:
@@ -135,3 +135,8 @@ class FidelityPanel:
 
     def _buttons(self, *, running: bool) -> Updates:
         return {self._start: gr.update(visible=not running), self._stop: gr.update(visible=running)}
+
+
+def _asked(value: float | None, default: int) -> int | None:
+    """What a person chose; None where the page's own number stands, which is fitted to the context."""
+    return None if value == default else int(value or 0)

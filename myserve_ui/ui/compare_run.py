@@ -179,10 +179,10 @@ class CompareRun:
         params = SamplingParams(
             temperature=0.0 if inputs[parts.greedy] else float(inputs[parts.temperature]),
             seed=read_seed(inputs[parts.seed]),
-            max_tokens=int(inputs[parts.max_tokens] or 0),
+            max_tokens=_asked_length(inputs[parts.max_tokens]),
         )
         return CompareRequest(
-            ChatRequest((*said, Message("user", prompt)), params=params),
+            ChatRequest((*said, Message("user", prompt)), params=params, default_max_tokens=DEFAULT_TOKENS),
             base=inputs[parts.base] or "",
             candidate=inputs[parts.candidate] or "",
             timing=Timing(inputs[parts.timing]),
@@ -251,3 +251,8 @@ def _is_news(step: ComparisonStep) -> bool:
     if step.document is not None or step.is_explaining or changed is None:
         return True
     return step.update.answers[changed].is_done
+
+
+def _asked_length(value: float | None) -> int | None:
+    """What a person chose; None where the page's own number stands, which is fitted to the context."""
+    return None if value == DEFAULT_TOKENS else int(value or 0)

@@ -76,6 +76,9 @@ class ScriptedService:
     def models(self) -> tuple[ModelInfo, ...]:
         return (MODEL, SECOND)
 
+    def check_open(self) -> None:
+        """Nothing drains here."""
+
     def model(self, name: str) -> ModelInfo:
         for model in self.models():
             if name in (model.id, "") or (name == "" and model is MODEL):

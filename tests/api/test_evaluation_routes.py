@@ -87,8 +87,8 @@ async def test_a_model_against_itself_loses_nothing(client: httpx2.AsyncClient) 
         (FIDELITY, {**SHORT, "stride": 0}, 400, "stride", "[1, window = 64]"),
         (FIDELITY, {**SHORT, "stride": 65}, 400, "stride", "[1, window = 64]"),
         (FIDELITY, {**SHORT, "candidate": "other"}, 400, "candidate", "different tokens"),
-        (FIDELITY, {**SHORT, "candidate": "int8"}, 400, "model", NOT_HERE),
-        (FIDELITY, {**SHORT, "base": "q8"}, 404, "model", "tiny:nf4"),
+        (FIDELITY, {**SHORT, "candidate": "int8"}, 400, "candidate", NOT_HERE),
+        (FIDELITY, {**SHORT, "base": "q8"}, 404, "base", "tiny:nf4"),
         (FIDELITY, {**SHORT, "base": ""}, 400, "base", "not be empty"),
         (COMPARE, {}, 400, None, "either prompt or messages"),
         (COMPARE, {"prompt": "x", "messages": [{"role": "user", "content": "x"}]}, 400, None, "either"),
@@ -97,7 +97,7 @@ async def test_a_model_against_itself_loses_nothing(client: httpx2.AsyncClient) 
         (COMPARE, {"prompt": "x", "max_tokens": 0}, 400, "max_tokens", "1"),
         (COMPARE, {"prompt": "x", "temperature": 3}, 400, "temperature", "[0, 2]"),
         (COMPARE, {"prompt": "x", "timing": "later"}, 400, "timing", "together"),
-        (COMPARE, {"prompt": "x", "base": "q8"}, 404, "model", "tiny:nf4"),
+        (COMPARE, {"prompt": "x", "base": "q8"}, 404, "base", "tiny:nf4"),
     ],
 )
 async def test_what_cannot_be_measured_is_refused_by_name_and_the_next_is_served(

@@ -104,3 +104,10 @@ async def test_a_report_of_models_with_other_tokens_is_refused(comparisons):
 async def test_a_window_that_would_take_too_much_memory_is_refused(comparisons):
     with pytest.raises(InvalidRequestError, match="may be 512"):
         await last(comparisons.report(FidelityRequest(TEXT, window=4096)))
+
+
+@pytest.mark.parametrize("side", ["base", "candidate"])
+async def test_an_unknown_name_is_refused_by_the_field_that_it_came_in(comparisons, side):
+    with pytest.raises(ModelNotFoundError) as refused:
+        await last(comparisons.report(FidelityRequest("some text", **{side: "unknown"})))
+    assert refused.value.param == side

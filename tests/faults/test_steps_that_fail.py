@@ -18,6 +18,7 @@ from myserve_ui.engine.kv_cache import KVCache, reserve_zeros
 from myserve_ui.engine.memory_errors import is_out_of_memory
 from myserve_ui.engine.model_runner import ModelRunner
 from myserve_ui.engine.scheduler import NOT_A_NUMBER
+from myserve_ui.engine.sequence_faults import is_fault
 from myserve_ui.models.tiny import build_tiny_model
 
 NEW_TOKENS = 20
@@ -48,7 +49,9 @@ def steps(engine: Engine, limit: int = 400) -> Iterator[list[RequestOutput]]:
             return
         try:
             yield engine.step()
-        except RuntimeError:
+        except BaseException as error:
+            if not is_fault(error):
+                raise
             yield engine.fail_step("sorry")
     raise AssertionError("the engine does not come to an end")
 
@@ -78,7 +81,8 @@ def expected() -> Answers:
 
 
 def test_a_step_that_raises_fails_its_requests_and_the_waiting_ones_go_on(expected: Answers) -> None:
-    engine = make_engine(Fault(FaultKind.RAISE, step_is(5)), max_num_seqs=2)
+    breaks_a_and_b = Fault(FaultKind.RAISE, lambda step, batch: step >= 5 and request_runs("a", "b")(step, batch))
+    engine = make_engine(breaks_a_and_b, max_num_seqs=2)
     answers, last = run(engine, *(request_of(name) for name in NAMES))
     assert [last[name].error for name in "ab"] == ["sorry", "sorry"]
     assert {name: answers[name] for name in "cd"} == {name: expected[name] for name in "cd"}

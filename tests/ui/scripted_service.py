@@ -109,6 +109,9 @@ class ScriptedService:
     def models(self) -> tuple[ModelInfo, ...]:
         return tuple(self.catalog.values())
 
+    def check_open(self) -> None:
+        """Nothing drains here."""
+
     def model(self, name: str) -> ModelInfo:
         try:
             return self.catalog[name or FULL.id]
