@@ -26,6 +26,7 @@ class ScriptedRunner:
     """Makes each sequence say the ids of its script, one a step; records every batch."""
 
     kv_bytes_per_token = 100
+    rotary_rule = None
 
     def __init__(self, script: Callable[[ScheduledChunk], int]) -> None:
         self._script = script

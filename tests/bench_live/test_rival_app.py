@@ -7,10 +7,11 @@ import itertools
 import socket
 from contextlib import asynccontextmanager
 
+import httpx2
 import pytest
 import uvicorn
 
-from myserve_ui.bench.client import Target
+from myserve_ui.bench.client import Target, send
 from myserve_ui.bench.loads import ClosedLoop
 from myserve_ui.bench.runner import RunPlan, run_benchmark
 from myserve_ui.bench.workload import Lengths, Workload
@@ -45,12 +46,14 @@ async def ask(kind, loaded, *, requests=3, concurrency=1):
     async with serve(create_rival_app(kind, loaded)) as url:
         plan = RunPlan(Target(url, kind), workload, ClosedLoop(concurrency), warm_up=False)
         steps = [step async for step in run_benchmark(plan)]
-    return workload.plan(plan.load), steps[-1].records
+    return steps[-1].records
 
 
 @pytest.mark.parametrize("kind", RIVALS)
 async def test_every_rival_gives_the_greedy_text_of_the_length_asked_for(kind, loaded):
-    planned, records = await ask(kind, loaded)
+    async with serve(create_rival_app(kind, loaded)) as url, httpx2.AsyncClient() as client:
+        planned = Workload(3, Lengths(4, 4), Lengths(6, 6)).plan(ClosedLoop(1))
+        records = [await send(client, Target(url, kind), request, arrival=0.0) for request in planned]
     for request, record in zip(planned, records, strict=True):
         prompt = loaded.tokenizer.render_chat([Message(*request.messages[0])])
         ids = generate_without_cache(loaded.module, prompt, max_tokens=6, end_token_ids=NO_END)
@@ -59,13 +62,13 @@ async def test_every_rival_gives_the_greedy_text_of_the_length_asked_for(kind, l
 
 
 async def test_a_window_is_answered_in_one_piece(loaded):
-    _, records = await ask("windows", loaded)
+    records = await ask("windows", loaded)
     assert all(record.tpot is None and len(record.chunk_times) == 1 for record in records)
 
 
 @pytest.mark.parametrize("kind", ["generate", "no-cache"])
 async def test_tokens_come_one_by_one_and_requests_one_after_the_other(kind, loaded):
-    _, records = await ask(kind, loaded, concurrency=3)
+    records = await ask(kind, loaded, concurrency=3)
     spans = sorted((record.first_token, record.last_token) for record in records)
     assert all(len(record.chunk_times) > 1 for record in records)
     assert all(earlier[1] <= later[0] for earlier, later in itertools.pairwise(spans))

@@ -202,7 +202,7 @@ class SpoilingRunner:
 
     def __init__(self, engine: Engine) -> None:
         self._runner = engine.runner.runner  # type: ignore[attr-defined]
-        self.kv_bytes_per_token = 0
+        self.kv_bytes_per_token, self.rotary_rule = 0, None
         self.reserve, self.trim = self._runner.reserve, self._runner.trim
 
     def forward(self, batch: ScheduledBatch) -> torch.Tensor:
