@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run a command; the process's exit code: 0 done, 1 failed, 2 not understood, 130 stopped. Errors are sentences."""
     name, *rest = arguments or ("",)
     try:
-        return _run(name, rest)
+        return _run_and_flush(name, rest)
     except (InvalidRequestError, SettingsError) as error:
         tell(error.message)
         return MISUSED
@@ -44,6 +45,17 @@ def main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         tell("stopped")
         return STOPPED
+
+
+def _run_and_flush(name: str, arguments: list[str]) -> int:
+    """As `_run`; a reader who has left, as `head` does, is no error to speak of."""
+    try:
+        exit_code = _run(name, arguments)
+        sys.stdout.flush()
+        return exit_code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more as it ends
+        return FAILED
 
 
 def tell(message: str) -> None:

@@ -13,6 +13,7 @@ from transformers.pytorch_utils import Conv1D
 from myserve_ui.errors import MyServeError
 from myserve_ui.models.devices import product_workers
 from myserve_ui.models.fp16_linear import pack_whole
+from myserve_ui.models.freed_memory import trim_heap
 from myserve_ui.models.int4_linear import Int4Linear, fits_int4, round_to_groups
 from myserve_ui.models.int4_model import convert_the_rest, weight_of
 from myserve_ui.models.lean_layer import ComplexRotary, LeanDecoderLayer, LeanNorm, find_lean_layers
@@ -100,6 +101,7 @@ def _replace_layers(model: PreTrainedModel, layers: nn.ModuleList, form: _Form, 
         for index in range(len(layers)):
             on_progress(LAYING_OUT, index / len(layers))
             layers[index] = packed[index].result()
+            trim_heap()
     finally:
         workers.shutdown(cancel_futures=True)  # the rest, if one layer failed
     base.rotary_emb = rotary
@@ -136,6 +138,7 @@ def _pack_linears(model: PreTrainedModel, on_progress: OnProgress) -> None:
         on_progress(LAYING_OUT, done / len(names))
         owner, _, child = name.rpartition(".")
         setattr(model.get_submodule(owner), child, _packed(model.get_submodule(name)))
+        trim_heap()
 
 
 def _pack_head(model: PreTrainedModel, dtype: torch.dtype) -> None:

@@ -8,7 +8,12 @@ import sys
 
 
 def return_freed_memory() -> None:
-    """Does nothing where the C library has no such call (it is glibc's)."""
+    """Collect garbage, then give back what is free."""
     gc.collect()
+    trim_heap()
+
+
+def trim_heap() -> None:
+    """Does nothing where the C library has no such call (it is glibc's)."""
     if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
         trim(0)

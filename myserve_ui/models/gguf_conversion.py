@@ -34,10 +34,12 @@ from myserve_ui.models.cache_folder import (
     unfinished_folder,
 )
 from myserve_ui.models.content_digest import content_digest
+from myserve_ui.models.freed_memory import return_freed_memory
 from myserve_ui.models.gguf_file import GgufFile, open_gguf
 from myserve_ui.models.gguf_rope import restore_rope_factors
 from myserve_ui.models.load_errors import in_short
 from myserve_ui.models.manifest import is_whole, write_manifest
+from myserve_ui.models.placement import refuse_what_does_not_fit
 from myserve_ui.models.progress import OnProgress
 from myserve_ui.models.quiet import quiet_libraries
 from myserve_ui.models.stored_embedding import halve_exactly
@@ -74,6 +76,7 @@ def convert_gguf(gguf: Path, *, cache: Path, on_progress: OnProgress) -> Path:
     with only_one_process(target, on_progress):
         if not is_whole(target):
             _make(gguf, target, on_progress)
+            return_freed_memory()  # or the load that follows would begin with what the conversion has left
     return target
 
 
@@ -95,6 +98,11 @@ def _read(gguf: Path, on_progress: OnProgress) -> tuple[PreTrainedTokenizerBase,
     on_progress(STAGE, 0.0)
     with _no_garbage_collection(), _reporting_tensors(on_progress):
         file = open_gguf(gguf)
+        refuse_what_does_not_fit(
+            f"{gguf.stem} does not fit: converting its file, once,",
+            file.room_to_read,
+            "a smaller model, or a folder for --cache or MYSERVE_CACHE in which it was converted where there is more",
+        )
         try:
             tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
             on_progress(STAGE, TOKENIZER_READ)

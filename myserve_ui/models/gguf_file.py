@@ -30,6 +30,8 @@ PLAIN = MappingProxyType(
 """Types that store the numbers themselves; all others store blocks of fewer bits."""
 
 LAYER = re.compile(r"blk\.(\d+)\.")
+WORDS_ROOM = 256 * 2**20
+"""What the lists of words take as objects of Python, of which each part of the reading makes its own."""
 ROPE_FACTORS = "rope_freqs.weight"
 
 
@@ -80,6 +82,12 @@ class GgufFile:
         plain = [tensor for tensor in self.tensors if tensor.type in PLAIN]
         candidates = (torch.float16,) if self.has_blocks else (torch.float16, torch.bfloat16)
         return next((each for each in candidates if all(_holds(each, part) for part in plain)), torch.float32)
+
+    @property
+    def room_to_read(self) -> int:
+        """Bytes that a conversion takes at its peak: all numbers, the largest tensor being expanded, the words."""
+        sizes = [math.prod(tensor.shape) for tensor in self.tensors]
+        return sum(sizes) * self.narrowest_dtype.itemsize + 2 * 4 * max(sizes, default=0) + WORDS_ROOM
 
     def find(self, name: str) -> GgufTensor | None:
         """The tensor `name`, if there is one."""

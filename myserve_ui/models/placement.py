@@ -25,6 +25,12 @@ EXPANDED_FORMS = frozenset({"fp8", "mxfp8", "mxfp4", "fbgemm_fp8"})
 NIBBLES = frozenset({"mxfp4"})
 """Of these, two numbers are stored as one."""
 
+REST = 192 * 2**20
+"""Beside the weights: layers that stand twice while they are packed, gradio (100 MiB), tokens of the self-check."""
+
+KEPT_BY_THE_ALLOCATOR = 384 * 2**20
+"""Of numbers that were packed one by one as they were read: C's allocator does not give all of them back at once."""
+
 ROOM_FOR_THE_REST = 0.9
 """Of a device's free memory; keys, values and activations need some too."""
 
@@ -33,22 +39,46 @@ def check_room(
     checkpoint: Checkpoint, entry: CatalogEntry, *, device: torch.device, read_as: torch.dtype, served_as: torch.dtype
 ) -> None:
     """Raise NotEnoughMemoryError before a load that would end in the kernel killing the process."""
-    if device.type != "cpu":
-        return
-    needed, machine = needed_bytes(checkpoint, entry, read_as, served_as), psutil.virtual_memory().available
-    limits = read_container_limits()
+    if device.type == "cpu":
+        fewer = ", 4 bits with MYSERVE_PRECISION=int4" if entry.precision == "full" else ""
+        half = " or 16 bits with MYSERVE_DTYPE=bf16" if fewer and served_as is torch.float32 else ""
+        room = room_to_load(checkpoint, entry, read_as, served_as)
+        refuse_what_does_not_fit(f"{entry.key} does not fit: loading it", room, f"a smaller model{fewer}{half}")
+
+
+def refuse_what_does_not_fit(subject: str, needed: int, way_out: str) -> None:
+    """Raise NotEnoughMemoryError if fewer than `needed` bytes are free here.
+
+    What the libraries take that are imported is not free any more, and so is counted.
+    """
+    limits, machine = read_container_limits(), psutil.virtual_memory().available
     free = limits.bound_memory(machine)
     if needed > free:
-        container = f" of the {_gib(limits.memory)} of this container" if limits.memory and free < machine else ""
+        container = f" of the {_in_words(limits.memory)} of this container" if limits.memory and free < machine else ""
         raise NotEnoughMemoryError(
-            f"{entry.key} does not fit: it needs {_gib(needed)} for its weights and {_gib(free)}{container} are free: "
-            f"{'give the container more, ' if container else ''}choose a smaller model, 4 bits with "
-            "MYSERVE_PRECISION=nf4, or 16 bits with MYSERVE_DTYPE=bf16."
+            f"{subject} takes up to {_in_words(needed)}, and {_in_words(free)}{container} are free: "
+            f"{'give the container more, or ' if container else ''}choose {way_out}."
         )
 
 
-def _gib(size: int) -> str:
-    return f"{size / 2**30:.1f} GiB"
+def room_to_load(checkpoint: Checkpoint, entry: CatalogEntry, read_as: torch.dtype, served_as: torch.dtype) -> int:
+    """What a load takes at its peak, and the page and the first answers after it."""
+    weights = needed_bytes(checkpoint, entry, read_as, served_as)
+    parting = _tied_head(checkpoint) * served_as.itemsize if entry.precision == "full" else 0
+    unpacked = max(checkpoint.num_parameters * read_as.itemsize - weights, 0) if entry.precision in PACKED_BYTES else 0
+    return weights + parting + min(unpacked, KEPT_BY_THE_ALLOCATOR) + REST
+
+
+def _tied_head(checkpoint: Checkpoint) -> int:
+    """Numbers of a head that is the embedding as well: a packed one is a copy."""
+    config = checkpoint.config.get_text_config()
+    if not getattr(config, "tie_word_embeddings", False):
+        return 0
+    return int(getattr(config, "vocab_size", 0) * getattr(config, "hidden_size", 0))
+
+
+def _in_words(size: int) -> str:
+    return f"{size / 2**30:.1f} GiB" if size >= 10 * 2**30 else f"{size / 2**20:,.0f} MiB"
 
 
 def choose_device_map(

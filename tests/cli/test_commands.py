@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -80,3 +81,12 @@ def test_help_is_quick_and_names_the_commands() -> None:
     assert run.returncode == 0
     assert "fidelity" in run.stdout and "perplexity" in run.stdout
     assert " torch\n" not in run.stderr and " gradio\n" not in run.stderr
+
+
+def test_a_reader_who_leaves_is_no_traceback() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "myserve_ui", "--help"]
+    ended = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (1, "")
