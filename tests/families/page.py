@@ -18,6 +18,10 @@ The model's own `generate` says what is right. In fewer bits, tokens that are as
 What this does not say: how good a model is, and whether a published checkpoint of a type has settings that its defaults
 do not have. Every model is checked again when it is loaded (see `docs/architecture.md`), and refused if it differs.
 """
+EARLIER = "full, an earlier state"
+EARLIER_WORDS = f"""Where the form says "{EARLIER}", the last run ended before the type, and the row is of a run before:
+the code of the app has changed since, in the order of its sums and in the noise that its check allows for.
+"""
 ORDER = ("wrong", "right", "right, but", "refused", "not tried")
 
 
@@ -39,7 +43,13 @@ def render(found: Mapping[str, Any], versions: Mapping[str, str]) -> str:
     """The whole page."""
     verdicts = {name: verdict_of(found[name]) for name in sorted(found)}
     counts = Counter(verdict for verdict, _ in verdicts.values())
-    lines = [HEAD, "Versions: " + ", ".join(f"{name} {version}" for name, version in versions.items()) + ".", ""]
+    is_mixed = any(EARLIER in each.get("forms", {}) for each in found.values())
+    lines = [
+        HEAD,
+        *([EARLIER_WORDS] if is_mixed else []),
+        "Versions: " + ", ".join(f"{name} {version}" for name, version in versions.items()) + ".",
+        "",
+    ]
     lines += ["| verdict | types |", "|---|---|", *(f"| {each} | {counts[each]} |" for each in ORDER), ""]
     lines += ["| type | verdict | forms | because |", "|---|---|---|---|"]
     lines += [
