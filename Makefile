@@ -15,7 +15,7 @@ OPTIONS = $${MODEL:+--model "$$MODEL"} $(ARGS)
 PIP := $(PY) -m pip install --no-input --disable-pip-version-check --progress-bar off
 BRIEFLY := awk '/^ *Downloading.* [MG]B\)/ { print "  " $$2, $$3, $$4 } /^Installing/ { print "  unpacking", NF - 3, "packages" } { fflush() }'
 
-.PHONY: help run test test-all fuzz selftest bench bench-gpu check lint format pins clean
+.PHONY: help run test test-all fuzz models selftest bench bench-gpu check lint format pins clean
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
 
@@ -33,6 +33,9 @@ test-all: .venv/dev.stamp ## the slow tests too
 
 fuzz: .venv/dev.stamp ## inputs that nobody wrote, a minute of each kind; ARGS="schemas --seconds 300" for more of one
 	@exec $(PY) -m tests.fuzz $(ARGS)
+
+models: .venv/dev.stamp ## write docs/models.md: which types of transformers are served right; ARGS="--minutes 25" ends it early
+	@exec $(PY) -m tests.families.report $(ARGS)
 
 selftest: .venv/run.stamp ## does the engine say what plain generate says? MODEL= and ARGS= as above
 	@exec $(PY) -m myserve_ui.selftest $(OPTIONS)

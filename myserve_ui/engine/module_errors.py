@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from myserve_ui.core.layer_values import configurations_of
 from myserve_ui.engine.mask_reading import MaskReading
 from myserve_ui.engine.memory_errors import is_out_of_memory
 from myserve_ui.errors import ModelLoadError, MyServeError
@@ -47,7 +48,7 @@ def refuse_states(module: torch.nn.Module) -> None:
 def refuse_masks(module: torch.nn.Module, reading: MaskReading) -> None:
     """Raise ModelLoadError for what the masks of a module say that no cache of keys and values can do."""
     config: Any = module.config
-    chooses = getattr(config.get_text_config(), "index_topk", None)
+    chooses = any(getattr(layer, "index_topk", None) for layer in configurations_of(config.get_text_config()))
     reasons = (
         (chooses, "some layers choose which tokens are seen by what these say (a sparse index)"),
         (reading.is_unnumbered, "a part of it attends that is no layer with a number"),

@@ -8,6 +8,7 @@ from typing import TypeGuard
 
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+from myserve_ui.core.layer_values import configurations_of
 from myserve_ui.core.sampling_params import SamplingDefaults, SamplingParams
 from myserve_ui.errors import InvalidRequestError, ModelLoadError
 
@@ -47,14 +48,19 @@ def find_context_length(
     name: str, config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase, *, limit: int | None
 ) -> int:
     """Tokens, prompt and answer together; `limit` makes it shorter. Raises ModelLoadError if `limit` is longer."""
-    text = config.get_text_config()
-    stated = [value for each in LENGTH_NAMES if isinstance(value := getattr(text, each, None), int) and value > 0]
-    own = _stretched(text, stated[0]) if stated else min(tokenizer.model_max_length, NO_LENGTH_STATED)
+    layers = configurations_of(config.get_text_config())
+    stated = [length for layer in layers if (length := _stated_length(layer)) is not None]
+    own = min(stated) if stated else min(tokenizer.model_max_length, NO_LENGTH_STATED)
     if limit is not None and limit > own:
         raise ModelLoadError(
             f"--max-model-len or MYSERVE_MAX_MODEL_LEN is {limit}, but {name} has a context of {own} tokens."
         )
     return own if limit is None else limit
+
+
+def _stated_length(text: PretrainedConfig) -> int | None:
+    stated = [value for each in LENGTH_NAMES if isinstance(value := getattr(text, each, None), int) and value > 0]
+    return _stretched(text, stated[0]) if stated else None
 
 
 def _stretched(text: PretrainedConfig, stated: int) -> int:

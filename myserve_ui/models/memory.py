@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from transformers import PretrainedConfig, PreTrainedModel
 
+from myserve_ui.core.layer_values import configurations_of
 from myserve_ui.core.memory_report import MemoryReport, WeightGroup
 from myserve_ui.models.fp16_linear import Fp16Linear
 from myserve_ui.models.int4_linear import Int4Linear
@@ -55,16 +56,22 @@ def measure_memory(module: torch.nn.Module) -> MemoryReport:
 def count_kv_bytes_per_token(config: PretrainedConfig, dtype: torch.dtype) -> int | None:
     """Bytes of keys and values that one token takes in all layers; None if the configuration does not say."""
     text = config.get_text_config()
-    heads = getattr(text, "num_attention_heads", None)
-    layers = getattr(text, "num_hidden_layers", None)
-    if not isinstance(heads, int) or not isinstance(layers, int):
+    layers = configurations_of(text)
+    count = getattr(text, "num_hidden_layers", None)
+    sizes = [_kv_size(layer) for layer in layers]
+    if not isinstance(count, int) or None in sizes:
         return None
-    try:
-        kv_heads = getattr(text, "num_key_value_heads", None) or heads
-        head_dim = getattr(text, "head_dim", None) or text.hidden_size // heads
-    except Exception:  # a configuration whose layers differ refuses to name one size, by a class of its own
+    return sum(filter(None, sizes)) * count // len(layers) * dtype.itemsize
+
+
+def _kv_size(layer: PretrainedConfig) -> int | None:
+    """Numbers of keys and values that a token takes in a layer."""
+    heads = getattr(layer, "num_attention_heads", None)
+    if not isinstance(heads, int) or getattr(layer, "skip", None):
         return None
-    return int(2 * layers * kv_heads * head_dim * dtype.itemsize)
+    kv_heads = getattr(layer, "num_key_value_heads", None) or heads
+    head_dim = getattr(layer, "head_dim", None) or layer.hidden_size // heads
+    return int(2 * kv_heads * head_dim)
 
 
 def _find_lookup(module: torch.nn.Module, tied: tuple[tuple[str, ...], ...]) -> str | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import nn
@@ -79,8 +80,19 @@ def _alike(part: nn.Module, dtype: torch.dtype) -> frozenset[int]:
     return frozenset(tried)
 
 
+def _is_plain(part: nn.Module, inputs: torch.Tensor) -> bool:
+    """Whether `part` gives its product and no more: a router derived from a linear layer gives its choice too."""
+    if isinstance(part, Product) or type(part) in (nn.Linear, Conv1D):
+        return True
+    try:
+        result = part(inputs)
+    except Exception:  # what such a class takes is its own affair
+        return False
+    return isinstance(result, torch.Tensor) and result.shape == (len(inputs), _sizes_of(part)[1])
+
+
 def _ways(part: nn.Module, inputs: torch.Tensor) -> Iterator[Callable[[torch.Tensor], torch.Tensor]]:
-    yield part
+    yield part if _is_plain(part, inputs) else partial(nn.functional.linear, weight=part.weight)  # type: ignore[arg-type]
     if isinstance(part, PackedLinear):  # whose other way is a kernel of its own
         residual = inputs.new_ones(len(inputs), part.out_features)
         yield lambda rows: part.add_to(residual[: len(rows)], rows)

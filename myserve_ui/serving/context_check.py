@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
+from myserve_ui.core.layer_values import configurations_of
 from myserve_ui.engine.block_runner import BlockRunner
 from myserve_ui.engine.length_check import affordable_work, check_past, switches_of, tokens_to_check, windows_of
 from myserve_ui.engine.model_runner import ModelRunner
@@ -68,10 +69,11 @@ def _forgotten_window(loaded: LoadedModel, runner: ModelRunner | BlockRunner) ->
     """A window that is in no mask: the cache of `generate` keeps to it, and the model's forward does not."""
     text = getattr(loaded.module, "config", None)
     text = None if text is None else text.get_text_config()
-    window = getattr(text, "sliding_window", None)
-    if not isinstance(window, int) or getattr(text, "layer_types", None) or window in windows_of(runner):
+    if getattr(text, "layer_types", None):
         return None
-    return window
+    windows = (getattr(layer, "sliding_window", None) for layer in configurations_of(text))
+    known = windows_of(runner)
+    return min((window for window in windows if isinstance(window, int) and window not in known), default=None)
 
 
 def _find_borders(loaded: LoadedModel, runner: ModelRunner | BlockRunner) -> set[int]:

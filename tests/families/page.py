@@ -12,11 +12,15 @@ Made by `python -m tests.families.report`; do not edit. Every causal type of the
 seeded model of a few layers, is loaded from a folder by the app's own loader in the forms that its row names, and asked
 for greedy text: alone, batched, staggered, with a prefix from the cache, and preempted (the forms after the first:
 batched, and with a prefix). Prompts have 3 to 130 tokens, so that windows (24), chunks (32) and the like are passed.
+A form that a row does not name was not tried for that type; what is refused in full precision was not tried otherwise.
 The model's own `generate` says what is right. In fewer bits, tokens that are as likely as rounding can tell may differ.
-Where the form says "masks alone", the type was refused at the read of its layers, without the loader around it.
 
 What this does not say: how good a model is, and whether a published checkpoint of a type has settings that its defaults
 do not have. Every model is checked again when it is loaded (see `docs/architecture.md`), and refused if it differs.
+"""
+EARLIER = "full, an earlier state"
+EARLIER_WORDS = f"""Where the form says "{EARLIER}", the last run ended before the type, and the row is of a run before:
+the code of the app has changed since, in the order of its sums and in the noise that its check allows for.
 """
 ORDER = ("wrong", "right", "right, but", "refused", "not tried")
 
@@ -39,7 +43,13 @@ def render(found: Mapping[str, Any], versions: Mapping[str, str]) -> str:
     """The whole page."""
     verdicts = {name: verdict_of(found[name]) for name in sorted(found)}
     counts = Counter(verdict for verdict, _ in verdicts.values())
-    lines = [HEAD, "Versions: " + ", ".join(f"{name} {version}" for name, version in versions.items()) + ".", ""]
+    is_mixed = any(EARLIER in each.get("forms", {}) for each in found.values())
+    lines = [
+        HEAD,
+        *([EARLIER_WORDS] if is_mixed else []),
+        "Versions: " + ", ".join(f"{name} {version}" for name, version in versions.items()) + ".",
+        "",
+    ]
     lines += ["| verdict | types |", "|---|---|", *(f"| {each} | {counts[each]} |" for each in ORDER), ""]
     lines += ["| type | verdict | forms | because |", "|---|---|---|---|"]
     lines += [
@@ -55,8 +65,9 @@ def _forms(found: Mapping[str, Any]) -> str:
 def _remarks(forms: Mapping[str, Any]) -> Iterator[str]:
     seen = set()
     for form, each in forms.items():
-        if each["verdict"] == "refused":
-            yield f"{form} is refused: {_plain(' '.join(each['words']))}"
+        if each["verdict"] != "right":
+            what = {"refused": "is refused", "unmade": "could not be compared"}[each["verdict"]]
+            yield f"{form} {what}: {_plain(' '.join(each['words']))}"
             continue
         for words in each["words"]:
             if words not in seen:

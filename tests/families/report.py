@@ -1,7 +1,8 @@
 """Makes docs/models.md by a run: every causal type of the installed transformers, and what the app makes of it.
 
-`python -m tests.families.report` tries them all, which takes the better part of an hour on two cores;
-`python -m tests.families.report llama phi3 --print` tries some and changes no file.
+`make models` tries them all, which takes the better part of an hour on two cores: every type in full precision first,
+then by plain kernels, then in fewer bits, those of OFTEN before the others. `ARGS="--minutes 25"` ends it early, and
+the page says of each type what was tried; `ARGS="llama phi3 --print"` tries some and changes no file.
 """
 
 from __future__ import annotations
@@ -32,8 +33,17 @@ from tests.families.trial import Form, GenerateFailsError, compare_with_generate
 
 PAGE = Path("docs/models.md")
 FORMS = (Form(), Form(kernels="plain"), Form("int4"), Form("nf4"), Form("int8"))
+PASSES = (FORMS[:1], FORMS[1:2], FORMS[2:])
+"""The forms of the first for all types, then those of the next."""
+OFTEN = (
+    *("llama", "qwen3", "qwen2", "mistral", "gemma3_text", "gpt2", "phi3", "qwen3_moe", "mixtral", "gpt_oss", "olmoe"),
+    *("deepseek_v3", "gemma4_text", "granite", "smollm3", "glm4", "cohere2", "stablelm", "gpt_neox", "phimoe", "dbrx"),
+)
+"""Types that come first in a pass."""
+NOT_REACHED = "the run ended before it"
 SECONDS = 240
 """After which a type is given up."""
+Passes = tuple[tuple[Form, ...], ...]
 
 
 def try_form(folder: Path, form: Form) -> dict[str, Any]:
@@ -86,8 +96,8 @@ def _unquantised(module: Any) -> list[str]:
 
 
 def _in_short(error: BaseException | None) -> str:
-    line = next(iter(str(error).splitlines()), "")
-    return f"{type(error).__name__}: {line[:160]}"
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {' '.join(lines)[:160]}"
 
 
 def try_type(model_type: str, forms: tuple[Form, ...], results: Any) -> None:
@@ -116,32 +126,42 @@ def try_type(model_type: str, forms: tuple[Form, ...], results: Any) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def try_all(types: list[str], forms: tuple[Form, ...], found: dict[str, Any], kept: Path | None) -> dict[str, Any]:
-    """Verdicts by type, added to those in `found`; each in a child of its own, so that one that hangs is one line."""
-    context = multiprocessing.get_context("fork")
+def try_all(types: list[str], passes: Passes, found: dict[str, Any], *, end: float, kept: Path | None) -> None:
+    """Add verdicts to those in `found`, by type; no trial begins after `end` of the monotonic clock."""
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:  # what is loaded and compiled here, no child loads again
         write_tiny_model("llama", Path(folder))
-        try_form(Path(folder), forms[0])
+        try_form(Path(folder), FORMS[0])
+    for forms in passes:
+        for model_type in sorted(types, key=lambda name: (name not in OFTEN, name)):
+            known = found.get(model_type, {}).get("forms", {})
+            missing = tuple(form for form in forms if str(form) not in known)
+            is_settled = known and next(iter(known.values()))["verdict"] == "refused"
+            if not missing or is_settled or "unmade" in found.get(model_type, {}) or time.monotonic() > end:
+                continue
+            new = try_in_child(model_type, missing)
+            if known and "unmade" in new:
+                new = {"forms": {str(form): {"verdict": "unmade", "words": [new["unmade"]]} for form in missing}}
+            found[model_type] = {"forms": {**known, **new["forms"]}} if "forms" in new else new
+            print(model_type, json.dumps(new)[:400], flush=True)  # noqa: T201
+            if kept is not None:
+                kept.write_text(json.dumps(found, indent=1), encoding="utf-8")
     for model_type in types:
-        known = found.get(model_type, {}).get("forms", {})
-        missing = tuple(form for form in forms if str(form) not in known)
-        is_settled = known and next(iter(known.values()))["verdict"] == "refused"
-        if not missing or is_settled or "unmade" in found.get(model_type, {}):
-            continue
-        results, began = context.SimpleQueue(), time.monotonic()
-        child = context.Process(target=try_type, args=(model_type, missing, results))
-        child.start()
-        while child.is_alive() and results.empty() and time.monotonic() - began < SECONDS:
-            time.sleep(0.05)
-        new = {"unmade": "its trial did not end in time, or ended the process"} if results.empty() else results.get()
-        child.join(5)
-        child.kill()
-        found[model_type] = {"forms": {**known, **new["forms"]}} if "forms" in new else new
-        print(model_type, json.dumps(new)[:400], f"{time.monotonic() - began:.0f} s", flush=True)  # noqa: T201
-        if kept is not None:
-            kept.write_text(json.dumps(found, indent=1), encoding="utf-8")
-    return found
+        found.setdefault(model_type, {"unmade": NOT_REACHED})
+
+
+def try_in_child(model_type: str, forms: tuple[Form, ...]) -> dict[str, Any]:
+    """What try_type says, in a process of its own, so that one that hangs or dies is one line."""
+    context = multiprocessing.get_context("fork")
+    results, began = context.SimpleQueue(), time.monotonic()
+    child = context.Process(target=try_type, args=(model_type, forms, results))
+    child.start()
+    while child.is_alive() and results.empty() and time.monotonic() - began < SECONDS:
+        time.sleep(0.05)
+    new = {"unmade": "its trial did not end in time, or ended the process"} if results.empty() else results.get()
+    child.join(5)
+    child.kill()
+    return new
 
 
 def write_page(found: Mapping[str, Any]) -> str:
@@ -157,10 +177,13 @@ def main() -> None:
     parser.add_argument("types", nargs="*", help="types to try; all, if none is named")
     parser.add_argument("--print", action="store_true", help="change no file")
     parser.add_argument("--quick", action="store_true", help="full precision alone")
+    parser.add_argument("--minutes", type=float, default=24 * 60.0, help="after which no trial begins")
     parser.add_argument("--keep", type=Path, help="a JSON file to go on from, and to write verdicts to")
     options = parser.parse_args()
     found = json.loads(options.keep.read_text()) if options.keep and options.keep.exists() else {}
-    found = try_all(options.types or causal_types(), FORMS[:1] if options.quick else FORMS, found, options.keep)
+    end = time.monotonic() + options.minutes * 60
+    passes = PASSES[:1] if options.quick else PASSES
+    try_all(options.types or causal_types(), passes, found, end=end, kept=options.keep)
     if not options.print:
         PAGE.write_text(write_page(found), encoding="utf-8")
 

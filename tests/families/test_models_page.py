@@ -14,7 +14,10 @@ from tests.families.trial import Form, write_tiny_model
 
 PAGE = Path(__file__).parents[2] / "docs" / "models.md"
 ROW = re.compile(r"^\| `([^`]+)` \| ([^|]+) \| [^|]* \| (.*) \|$", re.MULTILINE)
-SAMPLE = ("afmoe", "gemma4_text", "stablelm", "nemotron", "mamba", "bert", "llama4_text", "phimoe", "olmoe", "gpt_oss")
+SAMPLE = (
+    *("afmoe", "gemma4_text", "stablelm", "nemotron", "mamba", "bert", "llama4_text", "phimoe", "olmoe", "gpt_oss"),
+    *("dbrx", "dots3_note_text", "jamba"),
+)
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ HIDDEN, HEADS, KV_HEADS, HEAD_DIM = 64, 4, 2, 16
 SIZES: Mapping[str, Any] = {
     name: size
     for names, size in (
-        ("hidden_size d_model n_embd dim embedding_size emb_dim word_embed_proj_dim", HIDDEN),
+        ("hidden_size hidden_size_global d_model n_embd dim embedding_size emb_dim word_embed_proj_dim", HIDDEN),
         ("intermediate_size ffn_dim n_inner dff d_ff ffn_hidden_size intermediate_size_mlp", 96),
         ("encoder_ffn_dim decoder_ffn_dim shared_expert_intermediate_size", 96),
         ("moe_intermediate_size expert_ffn_hidden_size shared_intermediate_size", 32),
@@ -43,22 +43,47 @@ SIZES: Mapping[str, Any] = {
 
 LISTS = ("layer_types", "mlp_layer_types", "no_rope_layers", "moe_layers", "attention_types", "layers_block_type")
 SPECIAL: Mapping[str, Mapping[str, Any]] = {
+    "bailing_hybrid": {"n_group": 1, "topk_group": 1},
+    "bamba": {"attn_layer_indices": [1, 3]},
     "cohere_compass_text": {
         "rope_parameters": {
             kind: {"rope_type": "default", "rope_theta": 1e4} for kind in ("full_attention", "sliding_attention")
         },
     },
+    "dbrx": {
+        "attn_config": {"rope_theta": 1e4, "kv_n_heads": KV_HEADS, "clip_qkv": 8.0},
+        "ffn_config": {"ffn_hidden_size": 32},
+    },
     "deepseek_v2": {"num_experts_per_tok": 2},
+    "dory": {"n_input_layers": 1, "n_output_layers": 1, "n_recurrent_layers": 2, "layer_types": None},
     "dots1": {"n_shared_experts": 1},
+    "dots3_note": {
+        "vision_config": {"adapter_in_dim": HIDDEN, "adapter_out_dim": HIDDEN},
+        "audio_config": {"adapter_input_size": HIDDEN, "adapter_out_dim": HIDDEN},
+    },
     "falcon": {"new_decoder_architecture": True, "num_kv_heads": KV_HEADS},
+    "gemma3n_text": {"num_kv_shared_layers": 2, "layer_types": ["sliding_attention", "full_attention"] * 2},
     "gpt_neo": {"attention_types": [[["global", "local"], 2]], "window_size": WINDOW},
+    "granitemoehybrid": {"layer_types": ["linear_attention", "full_attention"] * 2},
+    "inkling2_loop_text": {"unpadded_vocab_size": 320},
+    "inkling2_text": {"unpadded_vocab_size": 320},
+    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 2},
     "mamba2": {"num_heads": 8},
     "phimoe": {"sliding_window": 30},
     "qwen2": {"use_sliding_window": True, "sliding_window": WINDOW, "max_window_layers": 2, "layer_types": None},
     "qwen2_moe": {"use_sliding_window": True, "sliding_window": WINDOW, "max_window_layers": 2, "layer_types": None},
     "qwen3": {"use_sliding_window": True, "sliding_window": WINDOW, "max_window_layers": 2, "layer_types": None},
+    "qwen4_exp_text": {
+        "indexer_n_heads": 2,
+        "indexer_kv_heads": 1,
+        "indexer_head_dim": HEAD_DIM,
+        "indexer_budget": 32,
+        "indexer_compress_ratio": 4,
+        "ngram_vocab_size_base": 64,
+    },
     "reformer": {"axial_pos_embds_dim": (32, 32), "axial_pos_shape": (16, 32)},
+    "xmod": {"languages": ["en_XX"], "default_language": "en_XX"},
     "zaya": {"num_experts_per_tok": 1},
 }
 """What the rules above do not hit. Decoders that come out as encoders by default are asked to be decoders."""
@@ -79,10 +104,10 @@ def tiny_config(model_type: str, *, fill: bool = False) -> PretrainedConfig:
     With `fill`, sizes that the defaults leave open are stated too.
     """
     config_class = CONFIG_MAPPING[model_type]
-    values = _shrunk(config_class, SPECIAL.get(model_type, {}), fill=fill)
-    config = config_class(**values, **TOKENS)
-    for each in (config, config.get_text_config()):
-        each.tie_word_embeddings = False
+    config = config_class(**_shrunk(config_class, SPECIAL.get(model_type, {}), fill=fill), **TOKENS)
+    for each in (config, *(getattr(config, name) for name in config_class.sub_configs)):
+        if isinstance(each, PretrainedConfig):
+            each.tie_word_embeddings = False
     return config
 
 
@@ -99,9 +124,11 @@ def _shrunk(config_class: type[PretrainedConfig], special: Mapping[str, Any], *,
     values |= {name: True for name in DECODERS if name in stated and not config_class.sub_configs}
     for name in config_class.sub_configs:
         if isinstance(sub := getattr(default, name, None), PretrainedConfig):
-            values[name] = _shrunk(type(sub), {}, fill=fill)
+            inner = {**SPECIAL.get(sub.model_type, {}), **special.get(name, {})}
+            values[name] = _shrunk(type(sub), inner, fill=fill)
+            values[name] |= {each: id_ for each, id_ in TOKENS.items() if each in sub.to_dict() and each not in inner}
     values |= {name: _cut(stated[name]) for name in LISTS if isinstance(stated.get(name), list) and name not in special}
-    return {**values, **special}
+    return {**values, **{name: value for name, value in special.items() if name not in config_class.sub_configs}}
 
 
 def _cut(values: list[Any]) -> list[Any]:

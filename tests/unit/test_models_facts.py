@@ -27,3 +27,9 @@ def test_the_context_is_what_the_positions_were_stretched_to(rope, context):
     config.rope_parameters = {"rope_theta": 1e4, **rope}
     assert find_context_length("tiny", config, ByteTokenizer(320), limit=None) == context
     assert find_context_length("tiny", config, ByteTokenizer(320), limit=50) == 50
+
+
+def test_where_layers_differ_the_shortest_context_counts():
+    config = AutoConfig.for_model("llama", max_position_embeddings=64, num_hidden_layers=2)
+    config.per_layer_config = {1: {"max_position_embeddings": 48}}
+    assert find_context_length("tiny", config, ByteTokenizer(320), limit=None) == 48

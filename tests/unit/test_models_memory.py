@@ -104,3 +104,12 @@ def test_keys_and_values_are_counted_over_key_heads_and_layers():
     config = build_tiny_model("qwen3").config
     assert count_kv_bytes_per_token(config, torch.float32) == 2 * 3 * 2 * 32 * 4
     assert count_kv_bytes_per_token(AutoConfig.for_model("gpt2"), torch.float16) == 2 * 12 * 768 * 2
+
+
+def test_keys_and_values_of_layers_that_differ_are_added_up():
+    config = AutoConfig.for_model("llama", num_hidden_layers=3, num_attention_heads=4, hidden_size=64, head_dim=16)
+    config.num_key_value_heads = 4
+    config.per_layer_config = {1: {"num_attention_heads": 2, "num_key_value_heads": 1}}
+    assert count_kv_bytes_per_token(config, torch.float32) == 2 * (4 + 1 + 4) * 16 * 4
+    config.per_layer_config = {1: {"skip": ["self_attn"]}}
+    assert count_kv_bytes_per_token(config, torch.float32) is None

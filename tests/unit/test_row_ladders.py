@@ -66,6 +66,23 @@ def test_where_no_number_of_rows_can_be_relied_on_there_is_no_ladder():
     assert find_row_ladders(Whole(nn.Linear(8, 4), Hopeless(8, 4)), torch.float32) is None
 
 
+class Router(nn.Linear):
+    def forward(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return tuple(super().forward(rows).topk(2))
+
+
+class Grouped(nn.Linear):
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        groups, _, _ = rows.shape  # takes no rows alone
+        return super().forward(rows).view(groups, -1)
+
+
+@pytest.mark.parametrize("derived", [Router, Grouped])
+def test_of_a_layer_that_is_more_than_a_product_the_product_is_tried(derived):
+    ladders = find_row_ladders(Whole(derived(8, 4), nn.Linear(8, 4)), torch.float32)
+    assert ladders == find_row_ladders(Whole(nn.Linear(8, 4), nn.Linear(8, 4)), torch.float32)
+
+
 def make_product(kind: str) -> nn.Module:
     generator = torch.Generator().manual_seed(0)
     weight, bias = torch.randn(96, 640, generator=generator), torch.randn(96, generator=generator)

@@ -8,7 +8,15 @@ import torch
 
 from myserve_ui.engine import attention, self_check
 from myserve_ui.engine.model_runner import ModelRunner
-from myserve_ui.engine.self_check import MOST_NOISE, Reference, check_row_runner, check_runner, reference_logits
+from myserve_ui.engine.self_check import (
+    MOST_NOISE,
+    NOISE_FACTOR,
+    TOLERANCE,
+    Reference,
+    check_row_runner,
+    check_runner,
+    reference_logits,
+)
 from myserve_ui.errors import ModelLoadError
 from myserve_ui.models.int4_model import pack_int4
 from myserve_ui.models.tiny import VOCAB_SIZE, build_tiny_model
@@ -19,7 +27,17 @@ def runner_of(module: torch.nn.Module) -> ModelRunner:
 
 
 def test_a_module_in_float32_has_no_noise_to_speak_of():
-    assert reference_logits(build_tiny_model("llama"), VOCAB_SIZE).noise < 1e-5
+    assert reference_logits(build_tiny_model("llama"), VOCAB_SIZE).noise < TOLERANCE[torch.float32] / NOISE_FACTOR / 4
+
+
+def test_what_a_module_rounds_inside_is_seen_even_where_its_runs_round_alike():
+    module = build_tiny_model("llama")
+    pack_int4(module, torch.float32)
+    short, long = self_check._prompts(VOCAB_SIZE)
+    with torch.inference_mode():
+        alone, whole = (self_check._forward(module, [prompt])[0] for prompt in (long[: len(short)], long))
+    apart = self_check.relative_difference(whole[len(short) - 1], alone[-1])
+    assert reference_logits(module, VOCAB_SIZE).noise > max(10 * apart, 1e-3)
 
 
 def test_a_module_that_rounds_inside_is_held_to_its_own_noise():
