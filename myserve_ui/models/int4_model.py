@@ -53,3 +53,7 @@ def convert_the_rest(model: PreTrainedModel, dtype: torch.dtype) -> None:
     for parameter in model.parameters():
         if parameter.is_floating_point():
             parameter.data = parameter.data.to(dtype)
+    if not any(parameter.is_floating_point() for parameter in model.parameters()):
+        # Packed weights are buffers, and some families (olmo) have norms without any: of such a module transformers
+        # could not tell the dtype and the device any more.
+        model.register_parameter("no_numbers", nn.Parameter(torch.empty(0, dtype=dtype), requires_grad=False))

@@ -101,9 +101,8 @@ def load_model(entry: CatalogEntry, *, options: LoadOptions, on_progress: OnProg
             looking.result()
             tokenizer = reading.result()
         return_freed_memory()
-        verdicts = open_verdicts(
-            folder, options.cache, {"form": [entry.precision, str(dtype), options.kernels, str(model.device)]}
-        )
+        form = [entry.precision, str(dtype), options.kernels, str(device)]
+        verdicts = open_verdicts(folder, options.cache, {"form": form})
         return replace(_describe(entry, model, tokenizer, options, dtype=dtype), verdicts=verdicts)
 
 

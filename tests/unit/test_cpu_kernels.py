@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
+from transformers import LlamaConfig, PreTrainedModel
 
 from myserve_ui.core.memory_report import count_weight_traffic
 from myserve_ui.models import fp16_linear, lean_layer
 from myserve_ui.models.cpu_kernels import KernelMismatchError, install_cpu_kernels
 from myserve_ui.models.fp16_linear import Fp16Linear, can_compute_from_fp16, pack_whole
 from myserve_ui.models.int4_linear import Int4Linear, round_to_groups
+from myserve_ui.models.int4_model import convert_the_rest
 from myserve_ui.models.lean_layer import LeanDecoderLayer
 from myserve_ui.models.memory import measure_memory
 from myserve_ui.models.packed_linear import PackedLinear, can_pack
@@ -190,3 +192,17 @@ def test_a_half_precision_weight_is_weighed_with_the_room_its_layout_takes():
 def test_other_devices_and_dtypes_are_not_packed():
     assert not can_pack(torch.float16, torch.device("cpu"))
     assert not can_pack(torch.float32, torch.device("meta"))
+
+
+def test_a_module_all_of_whose_weights_are_packed_still_says_its_dtype_and_device():
+    class Bare(PreTrainedModel):
+        config_class = LlamaConfig
+
+        def __init__(self) -> None:
+            super().__init__(LlamaConfig())
+            self.part = nn.Linear(4, 4, bias=False)
+
+    model = Bare()
+    model.part = PackedLinear(model.part.weight)
+    convert_the_rest(model, torch.float32)
+    assert (model.dtype, model.device) == (torch.float32, torch.device("cpu"))
