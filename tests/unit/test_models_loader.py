@@ -276,7 +276,7 @@ def test_a_model_that_does_not_fit_is_refused_before_it_is_read(folder, monkeypa
         available = 1000
 
     monkeypatch.setattr(placement.psutil, "virtual_memory", NoMemory)
-    assert "GiB are free" in refusal(folder)
+    assert "0 MiB are free" in refusal(folder)
 
 
 def test_a_missing_default_model_names_the_command():
