@@ -70,6 +70,9 @@ class ModelLoadingError(UnavailableError):
     code = "model_loading"
 
 
+SHUTTING_DOWN = "The app is shutting down and takes no new requests."
+
+
 class ShuttingDownError(UnavailableError):
     """The process drains and takes no new work."""
 

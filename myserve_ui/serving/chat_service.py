@@ -17,7 +17,7 @@ from myserve_ui.core.requests import ChatRequest, CompletionRequest
 from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.core.timings import RequestTimings
 from myserve_ui.engine.engine_request import EngineRequest
-from myserve_ui.errors import InvalidRequestError, ShuttingDownError
+from myserve_ui.errors import SHUTTING_DOWN, InvalidRequestError, ShuttingDownError
 from myserve_ui.serving.engine_pool import EnginePool, RunningEngine, engine_status
 from myserve_ui.serving.engine_thread import first_output
 from myserve_ui.serving.grammar_workshop import GrammarWorkshop
@@ -167,7 +167,7 @@ class ChatService:
     def check_open(self) -> None:
         """Raise ShuttingDownError once the app drains: for what was not begun before."""
         if self._draining:
-            raise ShuttingDownError("The app is shutting down and takes no new requests.")
+            raise ShuttingDownError(SHUTTING_DOWN)
 
     @contextmanager
     def _use(self, model: str) -> Iterator[RunningEngine]:

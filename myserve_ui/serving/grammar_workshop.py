@@ -10,7 +10,7 @@ from typing import TypeVar
 from myserve_ui.core.tool_call_output import AnswerForm, ToolCallOutput
 from myserve_ui.engine.grammar_compiler import CompiledGrammar, GrammarCompiler
 from myserve_ui.engine.grammar_text import write_grammar
-from myserve_ui.errors import InvalidRequestError
+from myserve_ui.errors import SHUTTING_DOWN, InvalidRequestError, ShuttingDownError
 from myserve_ui.serving.grammar_process import GrammarProcess, TrialLimits
 
 _Result = TypeVar("_Result")
@@ -28,17 +28,25 @@ class GrammarWorkshop:
         self._turn = asyncio.Lock()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="grammars")
         self._work: set[asyncio.Task[CompiledGrammar]] = set()
+        self._closed = asyncio.Event()
 
     async def compile(self, grammars: GrammarCompiler, form: AnswerForm) -> CompiledGrammar:
-        """The grammar of `form`, made or at hand. Raises InvalidRequestError, and UnavailableError if none can be."""
+        """The grammar of `form`, made or at hand.
+
+        Raises InvalidRequestError, UnavailableError if none can be made, and ShuttingDownError once the app ends.
+        """
         if (grammar := grammars.find(form)) is not None:
             return grammar
+        if self._closed.is_set():
+            raise ShuttingDownError(SHUTTING_DOWN)
         work = asyncio.create_task(self._take_turn(grammars, form))
         self._work.add(work)
         work.add_done_callback(self._forget)
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
+            if self._closed.is_set() and not _is_leaving():
+                raise ShuttingDownError(SHUTTING_DOWN) from None
             work.cancel()
             raise
         except InvalidRequestError as error:
@@ -47,6 +55,7 @@ class GrammarWorkshop:
 
     async def shut_down(self) -> None:
         """End the worker; what is still being made is given up."""
+        self._closed.set()
         for work in self._work:
             work.cancel()
         await self.process.end()
@@ -73,3 +82,9 @@ class GrammarWorkshop:
         self._work.discard(work)
         if not work.cancelled():
             work.exception()  # read, so that asyncio does not report what nobody waited for
+
+
+def _is_leaving() -> bool:
+    """Whether it is who asks that is cancelled, and not the work."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
