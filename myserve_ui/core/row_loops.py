@@ -109,25 +109,13 @@ run.
 """
 
 
-def attend_rows(
-    heads: np.ndarray, keys: np.ndarray, values: np.ndarray, places: np.ndarray, style: tuple[float, int]
-) -> np.ndarray:
-    """Queries, keys and values of new tokens, `heads` [tokens, heads + 2 kv_heads, dim] -> [tokens, heads * dim].
-
-    `keys` and `values` [slots, kv_heads, capacity, dim] receive the new ones. `places` [tokens, 2] has each token's
-    slot and position; tokens of one slot follow each other by position. `style` has the factor of the scores and how
-    many tokens are seen, the new one included.
-
-    What comes out for a token depends on its numbers and its position alone, to the last bit: not on the tokens beside
-    it, nor on which of those before it came in the same call.
-    """
-    write_rows(heads, keys, values, places)
-    return attend_written_rows(heads, (keys, values), places, style)
-
-
 @compiled
 def write_rows(heads: np.ndarray, keys: np.ndarray, values: np.ndarray, places: np.ndarray) -> None:
-    """Put the keys and values of new tokens into their places."""
+    """Put the keys and values of new tokens, behind the queries in `heads`, into their places.
+
+    `heads` [tokens, heads + 2 kv_heads, dim]; `keys` and `values` [slots, kv_heads, capacity, dim]; `places` [tokens,
+    2] has each token's slot and position.
+    """
     kv_heads = keys.shape[1]
     num_heads = heads.shape[1] - 2 * kv_heads
     for token in range(len(places)):
@@ -140,7 +128,14 @@ def write_rows(heads: np.ndarray, keys: np.ndarray, values: np.ndarray, places: 
 def attend_written_rows(
     heads: np.ndarray, cached: tuple[np.ndarray, np.ndarray], places: np.ndarray, style: tuple[float, int]
 ) -> np.ndarray:
-    """What `attend_rows` does after writing; `cached` are the keys and values."""
+    """Attention of new tokens whose keys and values are in `cached`, those two: [tokens, heads * dim].
+
+    Arguments as for `write_rows`; tokens of one slot follow each other by position. `style` has the factor of the
+    scores and how many tokens are seen, the new one included.
+
+    What comes out for a token depends on its numbers and its position alone, to the last bit: not on the tokens beside
+    it, nor on which of those before it came in the same call.
+    """
     dim = heads.shape[2]
     return _attend(heads, cached, places, style, ((True,) * (dim // 4), (True,) * (dim % 4)))
 

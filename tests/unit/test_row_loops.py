@@ -16,7 +16,15 @@ from torch.nn.functional import scaled_dot_product_attention, silu
 
 from myserve_ui.core import compiled, row_loops
 from myserve_ui.core.row_batch import UNBOUNDED
-from myserve_ui.core.row_loops import add_and_norm_rows, attend_rows, gate_rows, norm_heads, norm_rows, rotate_rows
+from myserve_ui.core.row_loops import (
+    add_and_norm_rows,
+    attend_written_rows,
+    gate_rows,
+    norm_heads,
+    norm_rows,
+    rotate_rows,
+    write_rows,
+)
 from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.engine import model_runner
 from myserve_ui.engine.attention import AttentionBatch, is_quick_in_loop
@@ -86,6 +94,11 @@ def test_e_to_the_power_of_x_is_exact_to_two_units_of_the_last_place():
     assert row_loops.exp_of(np.float32(-1000)) == row_loops.exp_of(np.float32(row_loops.LOWEST))
 
 
+def write_and_attend(heads, keys, values, places, style) -> np.ndarray:
+    write_rows(heads, keys, values, places)
+    return attend_written_rows(heads, (keys, values), places, style)
+
+
 @pytest.mark.parametrize("window", [UNBOUNDED, 5, 1])
 @pytest.mark.parametrize(("kv_heads", "group", "dim"), [(3, 3, 64), (1, 1, 8), (2, 4, 20)])
 def test_rows_attend_over_what_they_see_and_write_themselves(window, kv_heads, group, dim):
@@ -93,7 +106,7 @@ def test_rows_attend_over_what_they_see_and_write_themselves(window, kv_heads, g
     heads = noise(3, kv_heads * (group + 2), dim)
     keys, values = noise(5, kv_heads, 64, dim), noise(5, kv_heads, 64, dim) * 2
     before = keys.clone(), values.clone()
-    actual = attend_rows(heads.numpy(), keys.numpy(), values.numpy(), places, (0.3, window))
+    actual = write_and_attend(heads.numpy(), keys.numpy(), values.numpy(), places, (0.3, window))
     for row, (slot, position) in enumerate(places.tolist()):
         queries, key, value = heads[row].split((kv_heads * group, kv_heads, kv_heads))
         before[0][slot, :, position], before[1][slot, :, position] = key, value
@@ -108,16 +121,16 @@ def test_rows_attend_over_what_they_see_and_write_themselves(window, kv_heads, g
 def test_a_number_that_is_none_stays_in_its_row():
     heads, keys, values = noise(2, 3, 8), noise(2, 1, 4, 8), noise(2, 1, 4, 8)
     heads[0, 0, 0] = float("nan")
-    actual = attend_rows(heads.numpy(), keys.numpy(), values.numpy(), np.array([[0, 2], [1, 2]]), (1.0, UNBOUNDED))
+    actual = write_and_attend(heads.numpy(), keys.numpy(), values.numpy(), np.array([[0, 2], [1, 2]]), (1.0, UNBOUNDED))
     assert np.isnan(actual[0]).all() and not np.isnan(actual[1]).any()
 
 
 def test_a_row_does_not_depend_on_its_company():
     heads, keys, values = noise(4, 9, 16), noise(4, 3, 40, 16), noise(4, 3, 40, 16)
     places = np.array([[0, 30], [1, 2], [2, 39], [3, 11]])
-    together = attend_rows(heads.numpy(), keys.numpy(), values.numpy(), places, (0.25, UNBOUNDED))
+    together = write_and_attend(heads.numpy(), keys.numpy(), values.numpy(), places, (0.25, UNBOUNDED))
     for row in range(4):
-        alone = attend_rows(
+        alone = write_and_attend(
             heads[row : row + 1].numpy(), keys.numpy(), values.numpy(), places[row : row + 1], (0.25, UNBOUNDED)
         )
         assert np.array_equal(alone[0], together[row])
@@ -146,7 +159,7 @@ def attend_prompt(heads: torch.Tensor, lengths: tuple[int, ...], window: int) ->
     parts, first = [], 0
     for length in lengths:
         places = np.array([(1, position) for position in range(first, first + length)], np.int64)
-        parts.append(attend_rows(heads[first : first + length].numpy(), keys, values, places, (0.3, window)))
+        parts.append(write_and_attend(heads[first : first + length].numpy(), keys, values, places, (0.3, window)))
         first += length
     return np.concatenate(parts)
 
