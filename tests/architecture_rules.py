@@ -11,7 +11,7 @@ PACKAGE = "myserve_ui"
 MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_PARAMETERS = 300, 50, 5
 
 WORDS = {"core", "errors"}
-BELOW_SERVING = WORDS | {"engine", "models"}
+BELOW_SERVING = WORDS | {"kernels", "engine", "models"}
 SERVICES = {"serving", "evaluation", "bench"}
 ARROWS: dict[str, set[str]] = {
     "errors": set(),
@@ -20,8 +20,9 @@ ARROWS: dict[str, set[str]] = {
     "setting_folders": {"errors"},
     "settings": {"errors", "setting_folders", "setting_sources", "setting_words"},
     "core": WORDS,
-    "engine": WORDS | {"engine"},
-    "models": WORDS | {"models"},
+    "kernels": WORDS | {"kernels"},
+    "engine": WORDS | {"kernels", "engine"},
+    "models": WORDS | {"kernels", "models"},
     "serving": BELOW_SERVING | {"serving"},
     "evaluation": BELOW_SERVING | {"serving", "evaluation"},
     "bench": BELOW_SERVING | {"serving", "bench"},
@@ -93,8 +94,16 @@ HOMES: dict[str, set[str]] = {
     "safetensors": {"models"},
     "filelock": {"models"},
     "huggingface_hub": {"models"},
-    "numba": {"core/compiled"},
-    "torch": {"models", "evaluation", "bench", "selftest", "gpu_check", *(f"engine/{name}" for name in TENSOR_FILES)},
+    "numba": {"kernels"},
+    "torch": {
+        "models",
+        "kernels/loop_team",
+        "evaluation",
+        "bench",
+        "selftest",
+        "gpu_check",
+        *(f"engine/{name}" for name in TENSOR_FILES),
+    },
     "argparse": {"setting_sources", "selftest", "bench", "cli"},
 }
 """Top-level module -> the rooms (or room/file) that may import it."""

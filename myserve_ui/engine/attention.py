@@ -10,7 +10,6 @@ query length, [rows, kv_heads, group * length, head_dim], so that keys and value
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,8 +17,6 @@ import numpy as np
 import torch
 from transformers import AttentionInterface
 
-from myserve_ui.core.row_batch import UNBOUNDED
-from myserve_ui.core.row_loops import TILE, attend_written_rows, write_rows
 from myserve_ui.engine.attention_formula import (
     AttentionStyle,
     Sight,
@@ -30,6 +27,8 @@ from myserve_ui.engine.attention_formula import (
 from myserve_ui.engine.current_batch import current_batch
 from myserve_ui.engine.kv_cache import KVCache, LayerCache
 from myserve_ui.engine.temperature import Temperature
+from myserve_ui.kernels.row_attention import attend_rows, write_rows
+from myserve_ui.kernels.row_batch import UNBOUNDED
 
 ATTENTION_NAME = "myserve_rows"
 SPARSE = 2
@@ -40,8 +39,8 @@ FEW_THREADS = 2
 FEW_CONTEXTS, FEW_ROWS = 2048, 64
 """On more threads still, for so many tokens of context in all, and for so many tokens between products."""
 
-LONG_LOOP = 8192
-"""Tokens of context in all from which two threads are quicker than one; less than a millisecond for 9 heads of 64."""
+LONG_LOOP = 1024
+"""Tokens of context in all from which several threads are quicker than one; 60 us for 9 heads of 64."""
 
 
 def is_quick_in_loop(contexts: Sequence[int], num_threads: int) -> bool:
@@ -78,8 +77,8 @@ class AttentionBatch:
     """Whether a loop is quickest for the decode rows; only in float32 on a CPU."""
     whole_in_loop: bool = False
     """Whether the chunks go through it too, so that a token comes out the same wherever it comes."""
-    workers: Executor | None = None
-    """What takes half of the tokens off the loop's hands where it would take long; gives up Python's lock meanwhile."""
+    num_threads: int = 1
+    """Who share the loop where it would take long."""
     sights: Mapping[int, Sight] = field(default_factory=dict)
     """What each layer lets a token see, by its number."""
     temperatures: Mapping[int, Temperature] = field(default_factory=dict)
@@ -97,7 +96,7 @@ class AttentionBatch:
         return self.in_loop and (num_threads <= FEW_THREADS or len(self.positions) <= FEW_ROWS)
 
     def attend_rows(self, layer: int, heads: np.ndarray, num_kv_heads: int, style: tuple[float, int]) -> np.ndarray:
-        """Attention of one layer over the whole batch, as core/row_batch.py has it."""
+        """Attention of one layer over the whole batch, as kernels/row_batch.py has it."""
         if self.whole_in_loop or not self.chunks:
             return self.attend_in_loop(layer, heads, num_kv_heads, style)
         num_heads = heads.shape[1] - 2 * num_kv_heads
@@ -115,25 +114,11 @@ class AttentionBatch:
         places = self._find_row_places()[: len(heads)]
         own, cached = heads[: len(places)], (rows.keys.numpy(), rows.values.numpy())
         write_rows(own, *cached, places)
-        if self.workers is None or places[:, 1].sum() < LONG_LOOP:
-            attended = attend_written_rows(own, cached, places, style)
-        else:
-            attended = self._attend_beside(own, cached, places, style)
+        threads = self.num_threads if places[:, 1].sum() >= LONG_LOOP else 1
+        attended = attend_rows(own, cached, places, style, num_threads=threads)
         if len(own) == len(heads):
             return attended
         return np.concatenate((attended, np.zeros((len(heads) - len(own), attended.shape[1]), np.float32)))
-
-    def _attend_beside(
-        self, heads: np.ndarray, cached: tuple[np.ndarray, np.ndarray], places: np.ndarray, style: tuple[float, int]
-    ) -> np.ndarray:
-        """Half of the tokens here and half by a worker: every other tile each, since the later see more."""
-        assert self.workers is not None
-        is_own = np.arange(len(heads)) // TILE % 2 == 0 if self.chunks else np.arange(len(heads)) % 2 == 0
-        others = self.workers.submit(attend_written_rows, heads[~is_own], cached, places[~is_own], style)
-        own = attend_written_rows(heads[is_own], cached, places[is_own], style)
-        attended = np.empty((len(heads), own.shape[1]), np.float32)
-        attended[is_own], attended[~is_own] = own, others.result()
-        return attended
 
     def _find_row_places(self) -> np.ndarray:
         """Slot and position of each token of a sequence, [tokens, 2]; of the decode rows if they alone are in loops."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Executor
 from typing import Protocol
 
 import torch
 
-from myserve_ui.core.row_ladder import RowLadder
 from myserve_ui.engine.attention import (
     ATTENTION_NAME,
     FEW_THREADS,
@@ -20,6 +18,7 @@ from myserve_ui.engine.kv_cache import KVCache
 from myserve_ui.engine.module_call import ModuleCall
 from myserve_ui.engine.rotary_rule import RotaryRule
 from myserve_ui.engine.scheduler import ScheduledBatch
+from myserve_ui.kernels.row_ladder import RowLadder
 
 
 class Runner(Protocol):
@@ -52,10 +51,7 @@ class ModelRunner:
     `module` is a transformers causal language model in eval mode whose attention goes through AttentionInterface.
     """
 
-    def __init__(
-        self, module: torch.nn.Module, *, num_slots: int, max_len: int, workers: Executor | None = None
-    ) -> None:
-        """`workers` take a part of what attention computes in loops, where products have more than one thread."""
+    def __init__(self, module: torch.nn.Module, *, num_slots: int, max_len: int) -> None:
         register_attention()
         self.module = module
         self.num_slots = num_slots
@@ -66,7 +62,6 @@ class ModelRunner:
         """Whether compiled loops may stand for torch's operations where they are quicker."""
         self.token_ladder, self.logit_ladder = RowLadder(), RowLadder()
         """How far batches are filled up, so that every token of a step and every row of logits comes out the same."""
-        self._workers = workers
         self.call = ModuleCall(module, ATTENTION_NAME)
 
     @property
@@ -114,7 +109,7 @@ class ModelRunner:
             temperatures=self.call.temperatures,
             in_loop=self.has_loops and is_quick_in_loop(contexts, num_threads),
             whole_in_loop=self.has_loops and num_threads <= FEW_THREADS,
-            workers=self._workers if num_threads > 1 else None,
+            num_threads=num_threads,
         )
 
 

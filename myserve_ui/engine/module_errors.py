@@ -16,9 +16,12 @@ from myserve_ui.errors import ModelLoadError, MyServeError
 STATES = ("linear", "mamba", "recurrent", "conv", "kda", "gdn", "ssm")
 
 
+NOT_GIVEN = "its layers expect something that the engine does not give them"
+
+
 @contextmanager
-def explain_module_errors(module: torch.nn.Module) -> Iterator[None]:
-    """Raise ModelLoadError for what a module raises that is called in a way it does not know."""
+def explain_module_errors(module: torch.nn.Module, *, reason: str = NOT_GIVEN) -> Iterator[None]:
+    """Raise ModelLoadError with `reason` for what a module raises that is called in a way it does not know."""
     try:
         yield
     except MyServeError:
@@ -27,10 +30,7 @@ def explain_module_errors(module: torch.nn.Module) -> Iterator[None]:
         if is_out_of_memory(error):
             raise
         line = next(iter(str(error).splitlines()), "")[:120]
-        raise ModelLoadError(
-            f"{_name(module)} cannot be served: its layers expect something that the engine does not give them "
-            f"({type(error).__name__}: {line})."
-        ) from error
+        raise ModelLoadError(f"{_name(module)} cannot be served: {reason} ({type(error).__name__}: {line}).") from error
 
 
 def refuse_states(module: torch.nn.Module) -> None:

@@ -12,9 +12,9 @@ from collections.abc import Sequence as SequenceOf
 import numpy as np
 import torch
 
-from myserve_ui.core.nucleus_loops import PIECE, draw_from_nuclei
 from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.engine.device_copies import to_device
+from myserve_ui.kernels.nucleus_loops import PIECE, draw_from_nuclei
 
 CANDIDATES = (256, 2048)
 """Tokens that are ranked at first, and where these do not settle a row."""

@@ -179,8 +179,8 @@ def _probable_reason(module: torch.nn.Module) -> str:
     if "position_ids" not in inspect.signature(module.forward).parameters:
         return "It counts the positions of its tokens itself and cannot be told them, as a batch of many texts must"
     return (
-        "It probably mixes tokens outside attention, counts positions in a way of its own, or uses an attention that "
-        "the engine does not know"
+        "It probably mixes tokens outside attention, counts positions in a way of its own, uses an attention that the "
+        "engine does not know, or rounds a token by what is beside it, as int8 does where experts are chosen"
     )
 
 

@@ -19,8 +19,8 @@ from transformers import PreTrainedModel
 from transformers.activations import SiLUActivation
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from myserve_ui.core.row_batch import UNBOUNDED, RowBatch
-from myserve_ui.core.row_loops import add_and_norm_rows, gate_rows, norm_heads, norm_rows, rotate_rows
+from myserve_ui.kernels.row_batch import UNBOUNDED, RowBatch
+from myserve_ui.kernels.row_loops import add_and_norm_rows, gate_rows, norm_heads, norm_rows, rotate_rows
 from myserve_ui.models.product import ProductFactory
 
 KINDS = frozenset({"LlamaDecoderLayer", "MistralDecoderLayer", "Qwen2DecoderLayer", "Qwen3DecoderLayer"})

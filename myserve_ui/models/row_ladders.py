@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
-from myserve_ui.core.row_ladder import RowLadder, common_ladder
+from myserve_ui.kernels.row_ladder import RowLadder, common_ladder
 from myserve_ui.models.packed_linear import PackedLinear
 from myserve_ui.models.product import Product
 
@@ -92,7 +92,7 @@ def _is_plain(part: nn.Module, inputs: torch.Tensor) -> bool:
 
 
 def _ways(part: nn.Module, inputs: torch.Tensor) -> Iterator[Callable[[torch.Tensor], torch.Tensor]]:
-    yield part if _is_plain(part, inputs) else partial(nn.functional.linear, weight=part.weight)  # type: ignore[arg-type]
+    yield part if _is_plain(part, inputs) else partial(nn.functional.linear, weight=part.weight, bias=part.bias)  # type: ignore[arg-type]
     if isinstance(part, PackedLinear):  # whose other way is a kernel of its own
         residual = inputs.new_ones(len(inputs), part.out_features)
         yield lambda rows: part.add_to(residual[: len(rows)], rows)

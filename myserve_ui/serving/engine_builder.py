@@ -17,7 +17,7 @@ from myserve_ui.engine.flash_block_kernel import FlashKernel, choose_kernel
 from myserve_ui.engine.grammar import Background
 from myserve_ui.engine.memory_budget import plan_cache
 from myserve_ui.engine.model_runner import ModelRunner, Runner
-from myserve_ui.engine.module_errors import explain_module_errors
+from myserve_ui.engine.module_errors import NOT_GIVEN, explain_module_errors
 from myserve_ui.engine.ranked_draw import draw_from_nucleus
 from myserve_ui.engine.self_check import Reference, check_row_runner, check_runner, reference_logits, tolerance_of
 from myserve_ui.errors import ModelLoadError
@@ -85,11 +85,18 @@ def _build_runner(loaded: LoadedModel, limits: EngineLimits) -> tuple[Runner, Co
     if loaded.module is None:
         runner = EchoRunner(loaded.tokenizer.vocab_size, min(loaded.eos_token_ids))
         return runner, Context(min(loaded.context_length, limits.max_model_len or loaded.context_length))
-    with explain_module_errors(loaded.module):
+    with explain_module_errors(loaded.module, reason=_why_forward_fails(loaded)):
         expected = reference_logits(loaded.module, loaded.num_common_ids)
     checked = _build_checked_runner(loaded, expected, num_slots=max(limits.max_num_seqs, len(expected.logits)))
     tolerance = tolerance_of(checked.dtype, expected.noise)
     return checked, settle_context(loaded, checked, tolerance=tolerance, asked_for=limits.max_model_len)
+
+
+def _why_forward_fails(loaded: LoadedModel) -> str:
+    """What to say where not even a plain forward of the module succeeds."""
+    if loaded.info.precision != "full":
+        return f"its own forward fails in {loaded.info.precision}, so choose another precision"
+    return NOT_GIVEN
 
 
 def _build_checked_runner(loaded: LoadedModel, expected: Reference, *, num_slots: int) -> ModelRunner | BlockRunner:
@@ -109,8 +116,7 @@ def _build_checked_runner(loaded: LoadedModel, expected: Reference, *, num_slots
 def _build_row_runner(loaded: LoadedModel, num_slots: int) -> ModelRunner:
     """One whose answers do not depend on their company, to the last bit, where the processor lets it."""
     assert loaded.module is not None
-    workers = ThreadPoolExecutor(max_workers=1, thread_name_prefix="attention")
-    runner = ModelRunner(loaded.module, num_slots=num_slots, max_len=loaded.context_length, workers=workers)
+    runner = ModelRunner(loaded.module, num_slots=num_slots, max_len=loaded.context_length)
     if not runner.has_loops:
         return runner
     if (ladders := find_row_ladders(loaded.module, runner.dtype)) is None:

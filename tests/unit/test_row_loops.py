@@ -12,19 +12,9 @@ import numba
 import numpy as np
 import pytest
 import torch
+from numba import carray
 from torch.nn.functional import scaled_dot_product_attention, silu
 
-from myserve_ui.core import compiled, row_loops
-from myserve_ui.core.row_batch import UNBOUNDED
-from myserve_ui.core.row_loops import (
-    add_and_norm_rows,
-    attend_written_rows,
-    gate_rows,
-    norm_heads,
-    norm_rows,
-    rotate_rows,
-    write_rows,
-)
 from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.engine import model_runner
 from myserve_ui.engine.attention import AttentionBatch, is_quick_in_loop
@@ -32,6 +22,18 @@ from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.model_runner import ModelRunner
 from myserve_ui.engine.scheduler import ScheduledBatch, ScheduledChunk
 from myserve_ui.engine.sequence import Sequence
+from myserve_ui.kernels import compiled, loop_parts, loop_team
+from myserve_ui.kernels.loop_parts import claim_next
+from myserve_ui.kernels.loop_team import run_by_team
+from myserve_ui.kernels.row_attention import attend_rows, write_rows
+from myserve_ui.kernels.row_batch import UNBOUNDED
+from myserve_ui.kernels.row_loops import (
+    add_and_norm_rows,
+    gate_rows,
+    norm_heads,
+    norm_rows,
+    rotate_rows,
+)
 from myserve_ui.models.cpu_kernels import install_cpu_kernels
 from myserve_ui.models.tiny import FAMILIES, build_tiny_model
 
@@ -86,17 +88,17 @@ def test_a_gate_holds_over_the_whole_range_of_float32():
 
 
 def test_e_to_the_power_of_x_is_exact_to_two_units_of_the_last_place():
-    powers = np.linspace(row_loops.LOWEST, 88.3, 200_001).astype(np.float32)
+    powers = np.linspace(loop_parts.LOWEST, 88.3, 200_001).astype(np.float32)
     exact = np.exp(powers.astype(np.float64))
-    apart = np.abs(np.array([row_loops.exp_of(x) for x in powers]) - exact)
+    apart = np.abs(np.array([loop_parts.exp_of(x) for x in powers]) - exact)
     assert (apart / np.spacing(exact.astype(np.float32))).max() < 2
-    assert row_loops.exp_of(np.float32(1000)) == np.inf
-    assert row_loops.exp_of(np.float32(-1000)) == row_loops.exp_of(np.float32(row_loops.LOWEST))
+    assert loop_parts.exp_of(np.float32(1000)) == np.inf
+    assert loop_parts.exp_of(np.float32(-1000)) == loop_parts.exp_of(np.float32(loop_parts.LOWEST))
 
 
 def write_and_attend(heads, keys, values, places, style) -> np.ndarray:
     write_rows(heads, keys, values, places)
-    return attend_written_rows(heads, (keys, values), places, style)
+    return attend_rows(heads, (keys, values), places, style)
 
 
 @pytest.mark.parametrize("window", [UNBOUNDED, 5, 1])
@@ -267,3 +269,33 @@ def steps_of(monkeypatch, family: str, layers: str, in_loop: bool, in_rows: bool
             for step in steps
         ]
     )
+
+
+@pytest.mark.parametrize("num_threads", [2, 5])
+def test_threads_that_share_a_loop_change_no_bit(num_threads):
+    heads, keys, values = noise(90, 9, 64), noise(3, 3, 96, 64), noise(3, 3, 96, 64)
+    places = np.array([(0, 95), *((1, at) for at in range(96 - 8)), (2, 40)], np.int64)
+    cached, style = (keys.numpy(), values.numpy()), (0.125, UNBOUNDED)
+    alone = attend_rows(heads.numpy(), cached, places, style)
+    for _ in range(20):
+        assert np.array_equal(attend_rows(heads.numpy(), cached, places, style, num_threads=num_threads), alone)
+
+
+def test_a_loop_is_run_by_as_many_threads_as_are_asked_for():
+    def count(pointer):
+        claim_next(carray(pointer, 1, np.int64))
+
+    loop, counter = compiled.compiled_for_c(count), np.zeros(1, np.int64)
+    for num_threads in (1, 3, 2):
+        run_by_team(loop.address, counter.ctypes.data, num_threads)
+    assert counter[0] == 6
+
+
+def test_where_no_threads_are_lent_the_one_that_asks_does_it_all(monkeypatch, tmp_path):
+    monkeypatch.setattr(loop_team.torch, "__file__", str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(loop_team, "_find_parallel", loop_team._find_parallel.__wrapped__)
+    heads, keys, values = noise(2, 3, 8), noise(2, 1, 4, 8), noise(2, 1, 4, 8)
+    places = np.array([[0, 2], [1, 2]])
+    cached = keys.numpy(), values.numpy()
+    expected = attend_rows(heads.numpy(), cached, places, (1.0, UNBOUNDED))
+    assert np.array_equal(attend_rows(heads.numpy(), cached, places, (1.0, UNBOUNDED), num_threads=4), expected)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from myserve_ui.core.compiled import compiled, compiled_beside_others
+from myserve_ui.kernels.compiled import compiled, compiled_beside_others
 
 PIECE = 32
 """Neighbouring tokens of which the likeliest tells whether any of them is looked at."""

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
-from numba import njit
+from numba import njit, types
 from numba.core.caching import FunctionCache
+from numba.core.ccallback import CFunc
 
 Loop = TypeVar("Loop", bound=Callable[..., Any])
 
 FREEDOMS = {"reassoc", "contract", "nsz", "arcp"}
 """What the compiler may do with sums: order them for its registers. NaN and infinity stay what they are."""
+
+OPTIONS: Mapping[str, Any] = MappingProxyType({"fastmath": FREEDOMS, "error_model": "numpy"})
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +27,7 @@ logger = logging.getLogger(__name__)
 def compiled(function: Loop) -> Loop:
     """`function` in machine code, made at its first call for the types it is called with, and kept on disk.
 
-    What is kept is made anew only when the file changes in which the function stands: what it calls stands there too.
+    What is kept is made anew when a file of this room changes: what a loop calls stands in it.
     A division by zero gives infinity, as in numpy. Where nothing can be kept, each process compiles for itself.
     """
     return _compile(function, nogil=False)
@@ -35,17 +41,30 @@ def compiled_beside_others(function: Loop) -> Loop:
     return _compile(function, nogil=True)
 
 
+def compiled_for_c(function: Callable[[Any], None]) -> Any:
+    """`function`, which takes a pointer, for threads that know no Python: at its `address`."""
+    signature = (types.voidptr,), types.void
+    loop: Any = CFunc(function, signature, locals={}, options={**OPTIONS, "nopython": True})
+    _keep_on_disk(loop, function)
+    loop.compile()
+    return loop
+
+
 def _compile(function: Loop, *, nogil: bool) -> Loop:
-    loop: Any = njit(fastmath=FREEDOMS, error_model="numpy", nogil=nogil)(function)
+    loop: Any = njit(**OPTIONS, nogil=nogil)(function)
+    _keep_on_disk(loop, function)
+    return cast(Loop, loop)
+
+
+def _keep_on_disk(loop: Any, function: Callable[..., Any]) -> None:
     try:
         loop._cache = _Cache(function)  # type: ignore[no-untyped-call]
     except RuntimeError as error:  # no folder to write to
         logger.debug("%s is compiled by each process: %s", function.__name__, error)
-    return cast(Loop, loop)
 
 
 class _Cache(FunctionCache):
-    """numba's, but for two things: a disk that fails costs time, not the loop; other FREEDOMS are another loop."""
+    """numba's, but a disk that fails costs time, not the loop; and other FREEDOMS or files make another loop."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
@@ -63,4 +82,11 @@ class _Cache(FunctionCache):
             logger.warning("A compiled loop cannot be kept, so the next start makes it anew: %s", error)
 
     def _index_key(self, sig: Any, codegen: Any) -> Any:
-        return (*super()._index_key(sig, codegen), *sorted(FREEDOMS))  # type: ignore[no-untyped-call]
+        return (*super()._index_key(sig, codegen), *sorted(FREEDOMS), *_file_stamps())  # type: ignore[no-untyped-call]
+
+
+@functools.cache
+def _file_stamps() -> tuple[tuple[str, int, int], ...]:
+    """Name, time and size of the files in this room."""
+    files = ((path.name, path.stat()) for path in sorted(Path(__file__).parent.glob("*.py")))
+    return tuple((name, about.st_mtime_ns, about.st_size) for name, about in files)
