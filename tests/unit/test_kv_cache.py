@@ -6,9 +6,11 @@ import psutil
 import pytest
 import torch
 
-from myserve_ui.engine.kv_cache import ALIGNMENT, KVCache, reserve_zeros
+from myserve_ui.engine.kv_cache import KVCache, reserve_zeros
 
 MIB = 1 << 20
+ALIGNMENT = 64
+"""Bytes: a cache line, as torch's own allocator keeps."""
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
@@ -35,6 +37,19 @@ def test_a_row_that_is_long_costs_the_others_nothing():
     written = 2 * 4 * 32768 * 64 * 4
     assert process.memory_full_info().uss - before < 1.3 * written
     assert layer.keys.nbytes == 16 * written / 2
+
+
+def test_rows_of_few_tokens_take_what_they_hold_before_and_after_the_cache_grows():
+    process = psutil.Process()
+    cache, states = KVCache(16, 8192), torch.ones(8, 1, 64)
+    cache.reserve([256] * 16)
+    before = process.memory_full_info().uss
+    for slot in range(16):
+        cache.layer(0, states, states).write_span(slot, 0, states.expand(-1, 256, -1), states.expand(-1, 256, -1))
+    written = 2 * 16 * 256 * 8 * 64 * 4
+    assert process.memory_full_info().uss - before < 1.2 * written
+    cache.reserve([256] * 15 + [4096])
+    assert process.memory_full_info().uss - before < 1.2 * written
 
 
 @torch.inference_mode()
