@@ -52,7 +52,7 @@ BAD = [
     (rules.keeps_libraries_at_home, "myserve_ui/engine/sampler.py", "import transformers", "transformers"),
     (rules.keeps_libraries_at_home, "myserve_ui/api/sse.py", "import gradio as gr", "gradio"),
     (rules.keeps_libraries_at_home, "myserve_ui/ui/mount.py", "from fastapi import FastAPI", "fastapi"),
-    (rules.keeps_libraries_at_home, "myserve_ui/ui/blocks.py", "import starlette", "starlette"),
+    (rules.keeps_libraries_at_home, "myserve_ui/ui/interface.py", "import starlette", "starlette"),
     (rules.reads_the_environment_in_settings_only, "myserve_ui/ui/a.py", "import os\nx = os.environ['A']", "line 2"),
     (rules.reads_the_environment_in_settings_only, "app.py", "import os\ndef f():\n os.getenv('A')", "line 3"),
     (rules.reads_the_environment_in_settings_only, "myserve_ui/ui/a.py", "from os import environ", "os.environ"),
@@ -88,7 +88,7 @@ def test_every_rule_is_shown_to_bite():
 GOOD = [
     ("myserve_ui/serving/engine_thread.py", "import threading\nfrom myserve_ui.engine.engine import Engine"),
     ("myserve_ui/engine/attention.py", "import torch\nimport transformers\ndef f(a, b, c, d, e, g): ..."),
-    ("myserve_ui/ui/chat_tab.py", "import gradio as gr\ndef on_submit(a, b, c, d, e, g, h): ..."),
+    ("myserve_ui/ui/chat/tab.py", "import gradio as gr\ndef on_submit(a, b, c, d, e, g, h): ..."),
     ("myserve_ui/settings.py", "import os\ndef f(): return os.environ"),
     ("myserve_ui/bench/__main__.py", "def main(): print(1)\nif __name__ == '__main__':\n    main()"),
     ("myserve_ui/api/sse.py", "import re\nX = re.compile('a')\ndef f(g=None): load()\nY = lambda: load()"),

@@ -38,7 +38,7 @@ def create_app(
 
     def mount_page(parent: FastAPI) -> None:
         with without_unusable_proxies():
-            from myserve_ui.ui.blocks import mount_ui  # late: it brings gradio
+            from myserve_ui.ui.interface import mount_ui  # late: it brings gradio
 
         mount_ui(parent, service, settings, comparisons=services.comparisons, benchmarks=services.benchmarks)
 

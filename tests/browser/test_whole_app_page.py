@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, expect
 
 from myserve_ui.server.composition import create_app
 from myserve_ui.settings import Settings
-from myserve_ui.ui import blocks
+from myserve_ui.ui import interface as blocks
 from tests.ui.live_server import serving
 
 pytestmark = pytest.mark.browser
@@ -27,8 +27,8 @@ def test_a_visit_during_the_start_becomes_the_page_by_itself(
     browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_stand = threading.Event()
-    mount_ui = blocks.mount_ui
-    monkeypatch.setattr(blocks, "mount_ui", lambda *parts, **more: may_stand.wait(60) and mount_ui(*parts, **more))
+    mount_ui = interface.mount_ui
+    monkeypatch.setattr(interface, "mount_ui", lambda *parts, **more: may_stand.wait(60) and mount_ui(*parts, **more))
     with serving(lambda: create_app(Settings(force_echo=True, cache=tmp_path))) as url:
         page = browser.new_page()
         answer = page.goto(url)

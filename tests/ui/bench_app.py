@@ -23,7 +23,7 @@ from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.serving.engine_builder import EngineLimits
 from myserve_ui.serving.engine_pool import EnginePool
 from myserve_ui.settings import Settings
-from myserve_ui.ui.blocks import mount_ui
+from myserve_ui.ui.interface import mount_ui
 
 SOURCE = ModelSource(SourceKind.FOLDER, "tiny", "")
 SPEED = MachineSpeed(1e9, 2e10, "cpu", "float32")

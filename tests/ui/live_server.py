@@ -18,7 +18,7 @@ from myserve_ui.bench.run_store import RunStore
 from myserve_ui.evaluation.comparisons import Comparisons
 from myserve_ui.server.page_headers import PageHeaders
 from myserve_ui.settings import Settings
-from myserve_ui.ui.blocks import mount_ui
+from myserve_ui.ui.interface import mount_ui
 
 
 def page_app(

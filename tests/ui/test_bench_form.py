@@ -7,7 +7,7 @@ import pytest
 
 from myserve_ui.core.model_info import LoadState, ModelInfo
 from myserve_ui.errors import InvalidRequestError
-from myserve_ui.ui.bench_form import draw_form
+from myserve_ui.ui.benchmark.form import draw_form
 
 MODEL = ModelInfo("tiny", "tiny", "full", LoadState.READY)
 

@@ -12,10 +12,12 @@ from xml.etree import ElementTree
 import pytest
 
 from myserve_ui.bench.device_table import DEVICES
-from myserve_ui.ui.bench_comparison_view import comparison_view, differences_view, signed
-from myserve_ui.ui.bench_plots import distribution_plots, load_plots, percentile_plots, short_load
-from myserve_ui.ui.bench_results import csv_file, json_file, requests_file
-from myserve_ui.ui.bench_roofline_plot import (
+from myserve_ui.ui.benchmark.comparison_view import comparison_view, differences_view, signed
+from myserve_ui.ui.benchmark.plots import distribution_plots, load_plots, percentile_plots, short_load
+from myserve_ui.ui.benchmark.results import csv_file, json_file, requests_file
+from myserve_ui.ui.benchmark.roofline_calculator import KNOWN_MODELS, calculate, devices_view
+from myserve_ui.ui.benchmark.roofline_card import card_view
+from myserve_ui.ui.benchmark.roofline_plot import (
     Work,
     decode_point,
     prefill_point,
@@ -23,13 +25,11 @@ from myserve_ui.ui.bench_roofline_plot import (
     words_above_roof,
     works_of,
 )
-from myserve_ui.ui.bench_tables import decimal, failures_view, requests_csv, results_csv, results_table
-from myserve_ui.ui.bench_timeline import pieces_of, timelines
-from myserve_ui.ui.bench_view import plots_view, summary_view
-from myserve_ui.ui.bench_words import circumstances, environment, legend_words, load_words, row_words
-from myserve_ui.ui.roofline_calculator import KNOWN_MODELS, calculate, devices_view
-from myserve_ui.ui.roofline_card import card_view
-from myserve_ui.ui.svg_plot import fitting_axis, linear_axis, log_axis, number
+from myserve_ui.ui.benchmark.tables import decimal, failures_view, requests_csv, results_csv, results_table
+from myserve_ui.ui.benchmark.timeline import pieces_of, timelines
+from myserve_ui.ui.benchmark.view import plots_view, summary_view
+from myserve_ui.ui.benchmark.words import circumstances, environment, legend_words, load_words, row_words
+from myserve_ui.ui.shared.svg_plot import fitting_axis, linear_axis, log_axis, number
 from tests.ui.bench_documents import CLOSED, OPEN, bench_document
 
 RAMP = {"kind": "ramp", "steps": [{"kind": "closed", "concurrency": 1}, {"kind": "closed", "concurrency": 8}]}

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from myserve_ui.errors import InvalidRequestError
-from myserve_ui.ui.compare_branch import Branch, read_branch
+from myserve_ui.ui.compare.branch import Branch, read_branch
 
 DOCUMENT = {
     "answers": {

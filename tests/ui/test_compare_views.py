@@ -12,12 +12,12 @@ from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState, U
 from myserve_ui.core.timings import RequestTimings
 from myserve_ui.evaluation.plain_words import caveats, speed_words
 from myserve_ui.serving.compare_service import Side, SideAnswer
-from myserve_ui.ui.charts import log_curve, log_histogram
-from myserve_ui.ui.compare_evidence import evidence_view, verdict_sentences
-from myserve_ui.ui.compare_fidelity import FidelityPanel
-from myserve_ui.ui.compare_memory_view import MemorySide, memory_view
-from myserve_ui.ui.compare_panes import pane, stopped
-from myserve_ui.ui.compare_report import headline, progress_bar, report_view
+from myserve_ui.ui.compare.evidence import evidence_view, verdict_sentences
+from myserve_ui.ui.compare.fidelity import FidelityPanel
+from myserve_ui.ui.compare.memory_view import MemorySide, memory_view
+from myserve_ui.ui.compare.panes import pane, stopped
+from myserve_ui.ui.compare.report import headline, progress_bar, report_view
+from myserve_ui.ui.shared.charts import log_curve, log_histogram
 from tests.ui.scripted_service import FULL, NF4
 
 TIMINGS = RequestTimings(0.0, scheduled=0.0, first_token=0.05, last_token=1.05, num_output_tokens=11)

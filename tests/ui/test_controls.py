@@ -4,7 +4,7 @@ import gradio as gr
 import pytest
 
 from myserve_ui.errors import InvalidRequestError
-from myserve_ui.ui.controls import PRESETS, Controls, draw_controls, read_params
+from myserve_ui.ui.shared.controls import PRESETS, Controls, draw_controls, read_params
 
 VALUES = {
     "temperature": 0.7,

@@ -10,7 +10,7 @@ from gradio_client import Client
 from gradio_client.exceptions import AppError
 
 from myserve_ui.errors import OverloadedError
-from myserve_ui.ui.assets import example_script
+from myserve_ui.ui.shared.assets import example_script
 from tests.ui.live_server import page_app, serving
 from tests.ui.scripted_service import ScriptedService
 

@@ -5,7 +5,7 @@ import pytest
 from myserve_ui.core.model_info import LoadProgress, LoadState
 from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState, Usage
 from myserve_ui.core.timings import RequestTimings
-from myserve_ui.ui.formatting import (
+from myserve_ui.ui.shared.formatting import (
     answer_details,
     answer_line,
     context_meter,

@@ -1,5 +1,5 @@
 from myserve_ui.core.requests import Message
-from myserve_ui.ui.history import (
+from myserve_ui.ui.chat.history import (
     assistant_message,
     is_note,
     is_pending,

@@ -3,8 +3,8 @@ import json
 import pytest
 
 from myserve_ui.errors import InvalidRequestError
-from myserve_ui.ui.history import assistant_message, note, open_note, spoken, title_of, user_message
-from myserve_ui.ui.saved_chat import from_json, from_store, to_json, to_markdown, to_store
+from myserve_ui.ui.chat.history import assistant_message, note, open_note, spoken, title_of, user_message
+from myserve_ui.ui.chat.saved_chat import from_json, from_store, to_json, to_markdown, to_store
 
 CHAT = [
     user_message("  What is <b>?\n"),

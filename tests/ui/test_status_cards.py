@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from myserve_ui.core.model_info import EngineStatus, LoadState, ModelInfo, ResponseCacheStatus, ServiceStatus
-from myserve_ui.ui.status_cards import status_html
+from myserve_ui.ui.status.cards import status_html
 
 MODEL = ModelInfo(
     "m", "m", "full", LoadState.READY, dtype="float32", device="cpu", context_length=8192, num_parameters=1000,

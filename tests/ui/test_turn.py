@@ -5,8 +5,8 @@ import pytest
 
 from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.errors import OverloadedError
-from myserve_ui.ui.history import Chat, assistant_message, is_note, spoken, text_of, title_of, user_message
-from myserve_ui.ui.turn import Phase, Question, View, play_turn
+from myserve_ui.ui.chat.history import Chat, assistant_message, is_note, spoken, text_of, title_of, user_message
+from myserve_ui.ui.chat.turn import Phase, Question, View, play_turn
 from tests.ui.scripted_service import ScriptedService
 
 EARLIER: Chat = [user_message("one"), assistant_message("two")]

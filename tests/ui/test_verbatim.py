@@ -1,6 +1,6 @@
 import pytest
 
-from myserve_ui.ui.verbatim import JOINER, protect, restore
+from myserve_ui.ui.shared.verbatim import JOINER, protect, restore
 
 TEXTS = [
     "plain",

@@ -1,0 +1,1 @@
+"""The Benchmark tab and the roofline."""

@@ -1,0 +1,104 @@
+"""A benchmark's requests over time: a bar for each, coloured by what it waited for. SVG, values on hover."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from myserve_ui.ui.benchmark.tables import server_words
+from myserve_ui.ui.benchmark.words import Document, Row, circumstances, row_words
+from myserve_ui.ui.shared.formatting import seconds
+from myserve_ui.ui.shared.svg_plot import figure, linear_axis
+
+MOST_BARS, FEWEST_BARS = 480, 24
+"""In all timelines of a page together, and in each whatever their number."""
+ROW_PIXELS, LEAST_PIXELS = 7, 60
+PHASES = {
+    "waits": "not sent yet",
+    "first": "until the first token: queue and prefill",
+    "decode": "tokens come",
+    "lost": "failed or stopped",
+}
+Record = Mapping[str, Any]
+Piece = tuple[str, float, float]
+"""(phase, from, to) in seconds since the start of the row."""
+
+
+def timelines(document: Document) -> str:
+    """HTML: a figure for each row, folded away but for the last one, which is the busiest."""
+    rows = document["rows"]
+    most = max(FEWEST_BARS, MOST_BARS // max(1, len(rows)))
+    records: list[list[Record]] = [[] for _ in rows]
+    for record in document["requests"]:
+        if record["row"] < len(rows):
+            records[record["row"]].append(record)
+    blocks = [
+        f"<details{' open' if index == len(rows) - 1 else ''}><summary>{escape(row_words(row))}</summary>"
+        f"{_timeline(document, row, records[index][:most], len(records[index]))}</details>"
+        for index, row in enumerate(rows)
+        if records[index]
+    ]
+    return f'<section class="timelines" aria-label="Timeline of requests">{"".join(blocks)}</section>' if blocks else ""
+
+
+def _timeline(document: Document, row: Row, records: Sequence[Record], total: int) -> str:
+    pieces = [pieces_of(record) for record in records]
+    x = linear_axis("seconds since the start", [end for bars in pieces for _, _, end in bars])
+    height = 100 / len(records)
+    bars = "".join(
+        f'<rect class="{phase}" x="{x.place(start):.2f}%" width="{x.place(end) - x.place(start):.2f}%" '
+        f'y="{height * (line + 0.1):.2f}%" height="{height * 0.8:.2f}%"><title>{escape(_title(record))}</title></rect>'
+        for line, (record, own) in enumerate(zip(records, pieces, strict=True))
+        for phase, start, end in own
+    )
+    ticks = "".join(
+        f'<line class="grid" x1="{x.place(value):.2f}%" x2="{x.place(value):.2f}%" y1="0" y2="100%"/>'
+        f'<text class="tick" y="100%" dy="15" text-anchor="middle" x="{x.place(value):.2f}%">{words}</text>'
+        for value, words in x.ticks
+    )
+    axis = f'{ticks}<text class="name" x="50%" y="100%" dy="31" text-anchor="middle">{x.label}</text>'
+    shown = f"the first {len(records)} of {total} requests" if len(records) < total else ""
+    return figure(
+        f"Timeline: {row_words(row)}",
+        f"{axis}{bars}",
+        legend=_legend({phase for own in pieces for phase, _, _ in own}),
+        caption=" · ".join(filter(None, (circumstances(document, [row]), shown, server_words(row)))),
+        height=max(LEAST_PIXELS, ROW_PIXELS * len(records)),
+    )
+
+
+def pieces_of(record: Record) -> list[Piece]:
+    """What a request waited for, one after the other; empty spans left out."""
+    arrival, sent, end = (float(record[name]) for name in ("arrival", "sent", "end"))
+    first, last = record.get("first_token"), record.get("last_token")
+    if record["outcome"] != "completed" or first is None:
+        return _with_length([("waits", arrival, sent), ("lost", sent, end)])
+    last = end if last is None else max(last, first)
+    return _with_length([("waits", arrival, sent), ("first", sent, first), ("decode", first, last)])
+
+
+def _with_length(pieces: Sequence[Piece]) -> list[Piece]:
+    return [piece for piece in pieces if piece[2] > piece[1]]
+
+
+def _title(record: Record) -> str:
+    words = [f"request {record['index'] + 1}, {record['outcome']}"]
+    if record.get("first_token") is not None:
+        words.append(f"first token after {seconds(record['first_token'] - record['sent'])}")
+    words.append(f"in all {seconds(record['end'] - record['sent'])}")
+    if record.get("output_tokens"):
+        words.append(f"{record['prompt_tokens']} tokens in, {record['output_tokens']} out")
+    if record.get("error"):
+        words.append(str(record["error"]))
+    return "; ".join(words)
+
+
+def _legend(phases: set[str]) -> str:
+    items = "".join(
+        f'<li><svg width="12" height="10" aria-hidden="true"><rect class="{phase}" width="12" height="10"/></svg>'
+        f"{words}</li>"
+        for phase, words in PHASES.items()
+        if phase in phases
+    )
+    return f'<ul class="legend">{items}</ul>'

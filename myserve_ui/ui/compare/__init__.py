@@ -1,0 +1,1 @@
+"""The Compare tab: two precisions on one prompt, and over a text."""

@@ -1,0 +1,166 @@
+""" "Continue from here with the other model": an answer's first tokens as they are, the rest from the other side."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from html import escape
+from typing import Any
+
+import gradio as gr
+
+from myserve_ui.core.model_info import ModelInfo
+from myserve_ui.core.outputs import RequestOutput
+from myserve_ui.core.requests import CompletionRequest
+from myserve_ui.core.sampling_params import SamplingParams
+from myserve_ui.errors import InvalidRequestError, MyServeError
+from myserve_ui.serving.chat_service import ChatService
+from myserve_ui.serving.compare_service import Side
+from myserve_ui.ui.compare.panes import RUNNING, STOPPED, model_label
+from myserve_ui.ui.compare.run import RunParts
+from myserve_ui.ui.shared.events import QUIET, UNEXPECTED, Updates, problem
+from myserve_ui.ui.shared.formatting import answer_line, progress_line
+from myserve_ui.ui.shared.frames import frames
+from myserve_ui.ui.shared.heartbeat import with_heartbeat
+
+logger = logging.getLogger(__name__)
+
+SIDE_CHOICES = [("the base's answer", Side.BASE.value), ("the candidate's answer", Side.CANDIDATE.value)]
+NOTHING = "There is no comparison to branch from yet. Compare two answers first."
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """What the other model is given, and what the reader sees of it."""
+
+    model: str
+    prompt: tuple[int, ...]
+    kept: tuple[int, ...]
+    params: SamplingParams
+
+
+class BranchPanel:
+    """A row below the evidence; choosing a chip fills it. Holds nothing of any visitor."""
+
+    def __init__(self, chat: ChatService, run: RunParts) -> None:
+        self._chat = chat
+        self._run = run
+
+    def draw(self) -> None:
+        """Draw into the open layout and wire."""
+        with gr.Row(visible=False, elem_id="branch") as self._row:
+            self._side = gr.Radio(
+                SIDE_CHOICES, value=Side.BASE.value, label="Keep the beginning of", elem_id="branch-side"
+            )
+            self._token = gr.Number(1, precision=0, minimum=1, label="Continue at token", elem_id="branch-token")
+            self._start = gr.Button("Continue with the other model", elem_id="branch-start", scale=0, min_width=270)
+            self._stop = gr.Button("Stop", variant="stop", visible=False, elem_id="branch-stop", scale=0, min_width=90)
+        self._answer = gr.HTML("", elem_id="branch-answer", padding=False)
+        self._wire()
+
+    def _wire(self) -> None:
+        inputs = {self._run.document, self._side, self._token}
+        shown = [self._answer, self._start, self._stop]
+        branch = self._start.click(self.on_start, inputs, shown, concurrency_limit=None, trigger_mode="once", **QUIET)
+        self._stop.click(None, None, None, cancels=[branch], queue=False, **QUIET).then(
+            self.on_stop, self._answer, shown, queue=False, **QUIET
+        )
+        self._run.findings.select(self.on_choose, None, [self._side, self._token], queue=False, **QUIET)
+        self._run.document.change(self.on_document, self._run.document, [self._row, self._answer], queue=False, **QUIET)
+
+    def on_document(self, document: Any) -> Updates:
+        """A row to branch with while there is something to branch from."""
+        return {self._row: gr.update(visible=bool(document)), self._answer: ""}
+
+    def on_choose(self, event: gr.SelectData) -> Updates:
+        """A chip was chosen: its side and its place, counted from 1."""
+        if event.value not in tuple(Side):
+            return {}
+        return {self._side: event.value, self._token: int(event.index) + 1}
+
+    def on_stop(self, html: str | None) -> Updates:
+        return self._buttons(running=False) | {self._answer: (html or "").replace(RUNNING, STOPPED, 1)}
+
+    async def on_start(self, inputs: Mapping[Any, Any]) -> AsyncGenerator[Updates, None]:
+        try:
+            branch = read_branch(inputs[self._run.document], inputs[self._side], inputs[self._token])
+            yield self._buttons(running=True) | {self._answer: ""}
+            async with aclosing(self._frames(branch)) as updates:
+                async for update in updates:
+                    yield update
+            yield self._buttons(running=False)
+        except MyServeError as error:
+            yield self._buttons(running=False) | {self._answer: problem(error.message)}
+        except Exception:
+            logger.exception("a branch failed")
+            yield self._buttons(running=False) | {self._answer: problem(UNEXPECTED)}
+
+    async def _frames(self, branch: Branch) -> AsyncGenerator[Updates, None]:
+        async with aclosing(with_heartbeat(_loaded(self._chat, branch.model))) as loading:
+            async for _ in loading:
+                yield {self._stop: gr.skip()}
+        kept = await self._chat.detokenize(branch.kept, branch.model)
+        request = CompletionRequest(
+            (*branch.prompt, *branch.kept),
+            model=branch.model,
+            params=replace(branch.params, max_tokens=None),
+            default_max_tokens=branch.params.max_tokens or 1,  # the answer's own, which was not asked of the branch
+        )
+        async with await self._chat.start_completion(request) as stream, aclosing(frames(stream)) as outputs:
+            async for text, output in outputs:
+                yield {self._answer: branch_view(branch, stream.model, kept, text, output)}
+
+    def _buttons(self, *, running: bool) -> Updates:
+        return {self._start: gr.update(visible=not running), self._stop: gr.update(visible=running)}
+
+
+async def _loaded(chat: ChatService, model: str) -> AsyncGenerator[object, None]:
+    async for progress in chat.load(model):
+        yield progress
+
+
+def read_branch(file: Any, side: Any, token: Any) -> Branch:
+    """The branch that the page asks for; `file` is a comparison as the page holds it.
+
+    Raises InvalidRequestError for a page without one, or a token outside the answer.
+    """
+    document, side = _comparison(file), Side(side)
+    other = Side.CANDIDATE if side is Side.BASE else Side.BASE
+    try:
+        answer, settings = document["answers"][side.value], document["settings"]
+        kept, prompt = tuple(map(int, answer["token_ids"])), tuple(map(int, answer["prompt_token_ids"]))
+        params = SamplingParams(
+            temperature=settings["temperature"], seed=settings["seed"], max_tokens=int(settings["max_tokens"])
+        )
+        model = str(document["answers"][other.value]["model"])
+    except (KeyError, TypeError, ValueError):
+        raise InvalidRequestError(NOTHING) from None
+    if not isinstance(token, int | float) or not 1 <= token <= len(kept):
+        raise InvalidRequestError(f"Continue at a token from 1 to {len(kept)}, the length of that answer.")
+    return Branch(model, prompt, kept[: int(token) - 1], params)
+
+
+def branch_view(branch: Branch, model: ModelInfo, kept: str, text: str, output: RequestOutput) -> str:
+    """HTML of a branch: what was kept, and what the other model wrote from there."""
+    is_done = output.finish_reason is not None
+    words = output.error or answer_line(output) if is_done else progress_line(output)
+    state = "done" if is_done else "running"
+    return (
+        f'<article class="pane" data-state="{state}"><header><h3>Branch</h3>'
+        f'<span class="model">{escape(model_label(model))} from token {len(branch.kept) + 1}</span><span class="state">'
+        f'{"done" if is_done else "writing"}</span></header><p class="line">{escape(words)}</p>'
+        f'<div class="answer"><span class="kept">{escape(kept)}</span>{escape(text)}</div></article>'
+    )
+
+
+def _comparison(file: Any) -> dict[str, Any]:
+    try:
+        document = json.loads(file["text"])
+    except (KeyError, TypeError, ValueError):
+        raise InvalidRequestError(NOTHING) from None
+    if not isinstance(document, dict):
+        raise InvalidRequestError(NOTHING)
+    return document

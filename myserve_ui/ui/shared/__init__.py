@@ -1,0 +1,1 @@
+"""What pages of every tab are drawn with."""

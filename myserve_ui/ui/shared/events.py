@@ -1,0 +1,17 @@
+"""What handlers of every tab share: options of an event, what they give the page, and words for what went wrong."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+Updates = dict[Any, Any]
+QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+"""Events of the page itself: no spinner over what streams, no entry in the list of endpoints."""
+DOWNLOAD = "(file) => file && window.myserve.download(file)"
+UNEXPECTED = "Something went wrong in the server; its log says what. Try again."
+
+
+def problem(sentence: str) -> str:
+    """A sentence about what went wrong, where the result would be."""
+    return f'<p class="problem" role="alert">{escape(sentence)}</p>'
