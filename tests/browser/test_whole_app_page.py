@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, expect
 
 from myserve_ui.server.composition import create_app
 from myserve_ui.settings import Settings
-from myserve_ui.ui import interface as blocks
+from myserve_ui.ui import interface
 from tests.ui.live_server import serving
 
 pytestmark = pytest.mark.browser
