@@ -40,7 +40,6 @@ ARROWS: dict[str, set[str]] = {
 
 TENSOR_FILES = {
     "attention",
-    "attention_formula",
     "block_attention",
     "block_cache",
     "block_layout",
@@ -50,7 +49,6 @@ TENSOR_FILES = {
     "device_copies",
     "echo_runner",
     "engine",
-    "fault_injection",
     "flash_block_kernel",
     "grammar",
     "kv_cache",
@@ -81,7 +79,7 @@ HOMES: dict[str, set[str]] = {
     "fastapi": {"api", "server"},
     "starlette": {"api", "server"},
     "uvicorn": {"app", "server"},
-    "transformers": {"models", "engine/attention", "engine/block_attention", "engine/mask_reading"},
+    "transformers": {"kernels", "models", "engine/attention", "engine/block_attention", "engine/mask_reading"},
     "tokenizers": {"models"},
     "bitsandbytes": {"models", "engine/attention"},
     "accelerate": {"models"},
@@ -97,7 +95,7 @@ HOMES: dict[str, set[str]] = {
     "numba": {"kernels"},
     "torch": {
         "models",
-        "kernels/loop_team",
+        "kernels",
         "evaluation",
         "bench",
         "selftest",

@@ -11,7 +11,7 @@ from functools import partial
 import torch
 
 from myserve_ui.bench.roofline import MachineSpeed
-from myserve_ui.models.packed_linear import PackedLinear, can_pack
+from myserve_ui.kernels.linear.packed import PackedLinear, can_pack
 
 Clock = Callable[[], float]
 MEBIBYTE = 2**20

@@ -17,16 +17,16 @@ import numpy as np
 import torch
 from transformers import AttentionInterface
 
-from myserve_ui.engine.attention_formula import (
+from myserve_ui.engine.current_batch import current_batch
+from myserve_ui.engine.kv_cache import KVCache, LayerCache
+from myserve_ui.engine.temperature import Temperature
+from myserve_ui.kernels.attention_formula import (
     AttentionStyle,
     Sight,
     attend_by_products,
     attend_folded,
     read_style,
 )
-from myserve_ui.engine.current_batch import current_batch
-from myserve_ui.engine.kv_cache import KVCache, LayerCache
-from myserve_ui.engine.temperature import Temperature
 from myserve_ui.kernels.row_attention import attend_rows, write_rows
 from myserve_ui.kernels.row_batch import UNBOUNDED
 

@@ -13,12 +13,12 @@ from typing import Any, Protocol
 import torch
 from transformers import AttentionInterface
 
-from myserve_ui.engine.attention_formula import AttentionStyle, Sight, read_style
 from myserve_ui.engine.block_cache import BlockCache, LayerBlocks
 from myserve_ui.engine.block_layout import BlockLayout
 from myserve_ui.engine.current_batch import current_batch
 from myserve_ui.engine.plain_block_kernel import PlainKernel
 from myserve_ui.engine.temperature import Temperature
+from myserve_ui.kernels.attention_formula import AttentionStyle, Sight, read_style
 
 ATTENTION_NAME = "myserve_blocks"
 

@@ -8,12 +8,12 @@ import logging
 import torch
 from torch.nn.attention.varlen import varlen_attn
 
-from myserve_ui.engine.attention_formula import AttentionStyle
 from myserve_ui.engine.block_attention import BlockKernel
 from myserve_ui.engine.block_cache import LayerBlocks
 from myserve_ui.engine.block_layout import BatchInputs, BlockLayout
 from myserve_ui.engine.block_tables import BLOCK_SIZE
 from myserve_ui.engine.plain_block_kernel import PlainKernel
+from myserve_ui.kernels.attention_formula import AttentionStyle
 
 logger = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from transformers import AttentionInterface, AttentionMaskInterface
 
-from myserve_ui.engine.attention_formula import Sight
 from myserve_ui.engine.current_batch import computing, current_batch
+from myserve_ui.kernels.attention_formula import Sight
 
 READING_NAME = "myserve_mask_reading"
 TOKEN_IDS = (5, 6, 7)

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import torch
 
-from myserve_ui.engine.attention_formula import AttentionStyle, attend_folded
 from myserve_ui.engine.block_cache import LayerBlocks
 from myserve_ui.engine.block_layout import BlockLayout
 from myserve_ui.engine.block_tables import count_blocks
+from myserve_ui.kernels.attention_formula import AttentionStyle, attend_folded
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""Quick loops over numbers for a CPU, which the engine and the models share; they know neither."""
+"""What engine and models both compute with, and which knows neither: compiled loops, linear layers, a lean layer."""

@@ -11,16 +11,16 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from myserve_ui.errors import MyServeError
+from myserve_ui.kernels.lean_layer import ComplexRotary, LeanDecoderLayer, LeanNorm, find_lean_layers
+from myserve_ui.kernels.linear.fp16 import pack_whole
+from myserve_ui.kernels.linear.int4 import Int4Linear, fits_int4, round_to_groups
+from myserve_ui.kernels.linear.packed import can_pack
+from myserve_ui.kernels.linear.product import Product, ProductFactory
+from myserve_ui.kernels.stored_embedding import store_embedding
 from myserve_ui.models.devices import product_workers
-from myserve_ui.models.fp16_linear import pack_whole
 from myserve_ui.models.freed_memory import trim_heap
-from myserve_ui.models.int4_linear import Int4Linear, fits_int4, round_to_groups
 from myserve_ui.models.int4_model import convert_the_rest, weight_of
-from myserve_ui.models.lean_layer import ComplexRotary, LeanDecoderLayer, LeanNorm, find_lean_layers
-from myserve_ui.models.packed_linear import can_pack
-from myserve_ui.models.product import Product, ProductFactory
 from myserve_ui.models.progress import OnProgress, ignore_progress
-from myserve_ui.models.stored_embedding import store_embedding
 
 AT_ONCE = 2
 """Layers that are packed side by side: the kernels' own packing uses one core. Each may stand twice for a moment."""

@@ -26,6 +26,7 @@ from transformers import (
 )
 
 from myserve_ui.errors import ModelLoadError
+from myserve_ui.kernels.stored_embedding import halve_exactly
 from myserve_ui.models.cache_folder import (
     FOLDER,
     explain_cache_errors,
@@ -42,7 +43,6 @@ from myserve_ui.models.manifest import is_whole, write_manifest
 from myserve_ui.models.placement import refuse_what_does_not_fit
 from myserve_ui.models.progress import OnProgress
 from myserve_ui.models.quiet import quiet_libraries
-from myserve_ui.models.stored_embedding import halve_exactly
 from myserve_ui.models.weight_files import named
 from myserve_ui.models.weight_numbers import is_finite
 

@@ -12,11 +12,11 @@ from transformers import PretrainedConfig, PreTrainedModel
 
 from myserve_ui.core.layer_values import configurations_of
 from myserve_ui.core.memory_report import MemoryReport, WeightGroup
-from myserve_ui.models.fp16_linear import Fp16Linear
-from myserve_ui.models.int4_linear import Int4Linear
-from myserve_ui.models.packed_linear import PackedLinear
-from myserve_ui.models.product import Product
-from myserve_ui.models.stored_embedding import StoredEmbedding
+from myserve_ui.kernels.linear.fp16 import Fp16Linear
+from myserve_ui.kernels.linear.int4 import Int4Linear
+from myserve_ui.kernels.linear.packed import PackedLinear
+from myserve_ui.kernels.linear.product import Product
+from myserve_ui.kernels.stored_embedding import StoredEmbedding
 
 _Identity = tuple[str, int]
 _State = tuple[torch.Tensor, ...]

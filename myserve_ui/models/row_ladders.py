@@ -14,9 +14,9 @@ import torch
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
+from myserve_ui.kernels.linear.packed import PackedLinear
+from myserve_ui.kernels.linear.product import Product
 from myserve_ui.kernels.row_ladder import RowLadder, common_ladder
-from myserve_ui.models.packed_linear import PackedLinear
-from myserve_ui.models.product import Product
 
 TRIED = (1, 2, 3, 4, 6, 8, 12, 16, 24, 48)
 TRIED_OF_SMALL = (*TRIED, 36, 60, 96, 128, 132, 144)

@@ -14,7 +14,7 @@ from myserve_ui.api.door import add_api
 from myserve_ui.evaluation.comparisons import Comparisons
 from myserve_ui.settings import Settings
 from tests.api.test_leaving import Visitor, until
-from tests.precisions import NOT_HERE, TEXT, make_comparisons
+from tests.support.precisions import NOT_HERE, TEXT, make_comparisons
 
 COMPARE, FIDELITY = "/v1/compare", "/v1/fidelity"
 SHORT = {"text": TEXT[:80], "window": 64, "stride": 32}

@@ -16,7 +16,7 @@ import pytest
 
 from tests.api.live import serve_door
 from tests.conftest import MakeService
-from tests.tool_models import load_with_tools
+from tests.support.tool_models import load_with_tools
 
 MESSAGES = [{"role": "user", "content": "Hello"}]
 SCHEMA = {

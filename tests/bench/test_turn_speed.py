@@ -7,9 +7,9 @@ import pytest
 from myserve_ui import speed_check
 from myserve_ui.bench.turn_speed import QUESTION, compare_last_turn, time_to_first_token
 from myserve_ui.engine.engine import Engine, EngineConfig
-from myserve_ui.models.tiny_checkpoint import save_tiny_model
 from myserve_ui.settings import Settings
-from tests.fakes import ScriptedRunner, decode_bytes, says
+from tests.support.fakes import ScriptedRunner, decode_bytes, says
+from tests.support.tiny_checkpoint import save_tiny_model
 
 
 @pytest.fixture

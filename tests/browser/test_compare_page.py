@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.steps import wait_until
 from tests.browser.visits import Visit, visits
-from tests.precisions import TEXT, make_comparisons
+from tests.support.precisions import TEXT, make_comparisons
 from tests.ui.live_server import page_app, serving
 
 pytestmark = pytest.mark.browser

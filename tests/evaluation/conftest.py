@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from myserve_ui.evaluation.comparisons import Comparisons
-from tests.precisions import make_comparisons
+from tests.support.precisions import make_comparisons
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from myserve_ui.evaluation.comparisons import Comparisons
 from myserve_ui.evaluation.fidelity import FidelityRequest
 from myserve_ui.serving.compare_service import CompareRequest
 from tests.conftest import chat_request
-from tests.precisions import NOT_HERE, TEXT
+from tests.support.precisions import NOT_HERE, TEXT
 
 
 async def last(steps):

@@ -9,7 +9,7 @@ import pytest
 from myserve_ui.errors import InvalidRequestError
 from myserve_ui.evaluation.fidelity import FidelityRequest
 from myserve_ui.evaluation.saved_documents import read_fidelity
-from tests.precisions import TEXT
+from tests.support.precisions import TEXT
 
 
 @pytest.fixture

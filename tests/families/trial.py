@@ -17,9 +17,9 @@ from myserve_ui.models.baseline import generate_plainly
 from myserve_ui.models.catalog import CatalogEntry, ModelSource, SourceKind
 from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.models.loader import LoadOptions, load_model
-from myserve_ui.models.tiny_checkpoint import build_tiny_tokenizer
 from myserve_ui.serving.engine_builder import EngineLimits, build_engine
 from tests.families.tiny_configs import tiny_config
+from tests.support.tiny_checkpoint import build_tiny_tokenizer
 
 NEW_TOKENS = 6
 LENGTHS = (3, 20, 60, 130)

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 
 from myserve_ui.core.model_info import EngineStatus
-from myserve_ui.engine.fault_injection import Fault, FaultyRunner
 from myserve_ui.serving.chat_service import ChatService
+from tests.support.fault_injection import Fault, FaultyRunner
 
 PATIENCE = 30.0
 

@@ -11,7 +11,6 @@ import httpx2
 import pytest
 
 from myserve_ui.core.outputs import FinishReason
-from myserve_ui.engine.fault_injection import Fault, FaultKind
 from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.serving.engine_builder import EngineLimits
 from myserve_ui.serving.request_stream import StreamLimits
@@ -20,6 +19,7 @@ from tests.api.live import serve_door
 from tests.conftest import MakeService, chat_request
 from tests.faults.injection import PATIENCE, engine_of, inject, is_idle, until
 from tests.faults.visitor import CHAT, Visitor
+from tests.support.fault_injection import Fault, FaultKind
 
 LONG = 400
 SLOW_STEPS = Fault(FaultKind.SLEEP, seconds=0.01)

@@ -11,7 +11,6 @@ import pytest
 
 from myserve_ui.core.model_info import LoadState
 from myserve_ui.engine.engine_request import EngineRequest
-from myserve_ui.engine.fault_injection import Fault, FaultKind, step_is
 from myserve_ui.errors import ModelLoadError
 from myserve_ui.models.catalog import CatalogEntry
 from myserve_ui.models.loaded_model import LoadedModel
@@ -22,6 +21,7 @@ from tests.api.live import serve_door
 from tests.conftest import MakeService, catalog_of, chat_request, load_tiny
 from tests.faults.injection import PATIENCE, engine_of, inject, until
 from tests.faults.visitor import CHAT
+from tests.support.fault_injection import Fault, FaultKind, step_is
 
 BODY = {"model": "llama", "messages": [{"role": "user", "content": "Hello"}], "temperature": 0, "max_tokens": 30}
 

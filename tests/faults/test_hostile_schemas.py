@@ -12,7 +12,6 @@ import httpx2
 import pytest
 
 from myserve_ui.core.structured_output import StructuredOutput
-from myserve_ui.engine.fault_injection import Fault, FaultKind
 from myserve_ui.errors import InvalidRequestError
 from myserve_ui.serving import grammar_workshop
 from myserve_ui.serving.chat_service import ChatService
@@ -20,7 +19,8 @@ from tests.api.live import serve_door
 from tests.conftest import MakeService, chat_request
 from tests.faults.injection import PATIENCE, inject, is_idle, until
 from tests.faults.visitor import CHAT, Visitor
-from tests.tool_models import load_with_tools
+from tests.support.fault_injection import Fault, FaultKind
+from tests.support.tool_models import load_with_tools
 
 MESSAGES = [{"role": "user", "content": "Hello"}]
 CRASHING = '%llguidance {}\nstart: %json {"const": -9223372036854775808}'

@@ -13,13 +13,13 @@ from myserve_ui.core.sampling_params import SamplingDefaults, SamplingParams
 from myserve_ui.engine import kv_cache
 from myserve_ui.engine.engine import OUT_OF_MEMORY, Engine, EngineConfig
 from myserve_ui.engine.engine_request import EngineRequest
-from myserve_ui.engine.fault_injection import Fault, FaultKind, FaultyRunner, request_runs, step_is
 from myserve_ui.engine.kv_cache import KVCache, reserve_zeros
 from myserve_ui.engine.memory_errors import is_out_of_memory
 from myserve_ui.engine.model_runner import ModelRunner
 from myserve_ui.engine.scheduler import NOT_A_NUMBER
 from myserve_ui.engine.sequence_faults import is_fault
 from myserve_ui.models.tiny import build_tiny_model
+from tests.support.fault_injection import Fault, FaultKind, FaultyRunner, request_runs, step_is
 
 NEW_TOKENS = 20
 NAMES = "abcd"

@@ -21,8 +21,8 @@ from myserve_ui.errors import ModelLoadError
 from myserve_ui.models.catalog import build_catalog
 from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.models.loader import LoadOptions, load_model
-from myserve_ui.models.tiny_checkpoint import save_tiny_model
-from tests.broken_folders import INDEX, shard
+from tests.support.broken_folders import INDEX, shard
+from tests.support.tiny_checkpoint import save_tiny_model
 
 PROMPT = (5, 70, 200, 31, 9, 8)
 NEVER_SAID = ("the log has the details", "Traceback", "\n", "<class", "Error:", "object at 0x")

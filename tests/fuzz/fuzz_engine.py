@@ -18,11 +18,11 @@ from myserve_ui.core.outputs import FinishReason, RequestOutput
 from myserve_ui.core.sampling_params import SamplingDefaults, SamplingParams
 from myserve_ui.engine.engine import Engine, EngineConfig
 from myserve_ui.engine.engine_request import EngineRequest
-from myserve_ui.engine.fault_injection import Fault, FaultKind, FaultyRunner, request_runs
 from myserve_ui.engine.model_runner import ModelRunner
 from myserve_ui.engine.scheduler import ScheduledBatch
 from myserve_ui.engine.sequence_faults import is_fault
 from myserve_ui.models.tiny import build_tiny_model
+from tests.support.fault_injection import Fault, FaultKind, FaultyRunner, request_runs
 
 FAMILIES = ("llama", "mistral")
 MAX_LEN, MOST_TOKENS, MOST_STEPS = 128, 10, 3000

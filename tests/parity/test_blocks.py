@@ -9,12 +9,12 @@ from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.engine.block_tables import BLOCK_SIZE
 from myserve_ui.engine.engine import Engine, EngineConfig
 from myserve_ui.engine.engine_request import EngineRequest
-from myserve_ui.engine.fault_injection import FaultyRunner
 from myserve_ui.models.baseline import generate_plainly
 from myserve_ui.models.byte_tokenizer import EOS_TOKEN_ID
 from myserve_ui.models.tiny import build_tiny_model
-from tests.block_runners import RefusingRecorder, ReplayingRecorder, block_runner
 from tests.parity.test_families import make_prompt
+from tests.support.block_runners import RefusingRecorder, ReplayingRecorder, block_runner
+from tests.support.fault_injection import FaultyRunner
 
 LENGTHS = (30, BLOCK_SIZE - 5, BLOCK_SIZE, 300, 470)
 """Within a block, over its edge while it decodes, on its edge, and over two blocks."""

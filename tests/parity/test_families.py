@@ -14,7 +14,7 @@ from myserve_ui.engine.self_check import check_runner, reference_logits
 from myserve_ui.models.byte_tokenizer import EOS_TOKEN_ID
 from myserve_ui.models.cpu_kernels import install_cpu_kernels
 from myserve_ui.models.tiny import FAMILIES, VOCAB_SIZE, build_tiny_model
-from tests.block_runners import ReplayingRecorder, block_runner
+from tests.support.block_runners import ReplayingRecorder, block_runner
 
 NEW_TOKENS = 24
 PROMPT_LENGTHS = (1, 2, 5, 9, 17, 50, 110, 180)

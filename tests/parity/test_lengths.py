@@ -19,8 +19,8 @@ from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.model_runner import ModelRunner
 from myserve_ui.models.baseline import generate_plainly
 from myserve_ui.models.tiny import COMMON, _scale_weights
-from tests.block_runners import ReplayingRecorder, block_runner
 from tests.parity.test_families import make_prompt
+from tests.support.block_runners import ReplayingRecorder, block_runner
 
 BORDER = 64
 NEW_TOKENS = 6

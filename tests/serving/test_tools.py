@@ -11,7 +11,7 @@ from myserve_ui.core.structured_output import StructuredOutput
 from myserve_ui.core.tools import Tool, ToolCall, ToolChoice, ToolMode
 from myserve_ui.errors import InvalidRequestError
 from tests.conftest import chat_request
-from tests.tool_models import CLOCK, WEATHER, load_with_tools, tool_request
+from tests.support.tool_models import CLOCK, WEATHER, load_with_tools, tool_request
 
 REQUIRED = ToolChoice(ToolMode.REQUIRED)
 NAMED = ToolChoice(ToolMode.REQUIRED, "weather")

@@ -8,7 +8,7 @@ import pytest
 from gradio_client import Client
 from gradio_client.exceptions import AppError
 
-from tests.precisions import NOT_HERE, TEXT, make_comparisons
+from tests.support.precisions import NOT_HERE, TEXT, make_comparisons
 from tests.ui.live_server import page_app, serving
 
 SHORT = {"text": TEXT[:60], "window": 64, "stride": 32}

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from myserve_ui.engine import flash_block_kernel
-from myserve_ui.engine.attention_formula import AttentionStyle
 from myserve_ui.engine.block_cache import LayerBlocks
 from myserve_ui.engine.block_layout import BatchInputs
 from myserve_ui.engine.block_tables import BLOCK_SIZE
 from myserve_ui.engine.flash_block_kernel import FlashKernel, choose_kernel, try_kernel
 from myserve_ui.engine.plain_block_kernel import PlainKernel
+from myserve_ui.kernels.attention_formula import AttentionStyle
 
 CPU = torch.device("cpu")
 HEADS, KV_HEADS, HEAD_DIM, VALUE_DIM = 6, 2, 16, 24

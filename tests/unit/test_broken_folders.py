@@ -16,8 +16,7 @@ from myserve_ui.models.catalog import build_catalog
 from myserve_ui.models.checkpoint import read_checkpoint
 from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.models.loader import LoadOptions, load_model
-from myserve_ui.models.tiny_checkpoint import save_tiny_model
-from tests.broken_folders import (
+from tests.support.broken_folders import (
     INDEX,
     SHARDS,
     WEIGHTS,
@@ -33,6 +32,7 @@ from tests.broken_folders import (
     shard,
     write,
 )
+from tests.support.tiny_checkpoint import save_tiny_model
 
 UP = "model.layers.1.mlp.up_proj.weight"
 CONFIG, GENERATION, TOKENIZER = "config.json", "generation_config.json", "tokenizer.json"

@@ -8,15 +8,16 @@ from torch import nn
 from transformers import LlamaConfig, PreTrainedModel
 
 from myserve_ui.core.memory_report import count_weight_traffic
-from myserve_ui.models import fp16_linear, lean_layer
+from myserve_ui.kernels import lean_layer
+from myserve_ui.kernels.lean_layer import LeanDecoderLayer
+from myserve_ui.kernels.linear import fp16 as fp16_linear
+from myserve_ui.kernels.linear.fp16 import Fp16Linear, can_compute_from_fp16, pack_whole
+from myserve_ui.kernels.linear.int4 import Int4Linear, round_to_groups
+from myserve_ui.kernels.linear.packed import PackedLinear, can_pack
+from myserve_ui.kernels.stored_embedding import StoredEmbedding, halve_exactly, store_embedding
 from myserve_ui.models.cpu_kernels import KernelMismatchError, install_cpu_kernels
-from myserve_ui.models.fp16_linear import Fp16Linear, can_compute_from_fp16, pack_whole
-from myserve_ui.models.int4_linear import Int4Linear, round_to_groups
 from myserve_ui.models.int4_model import convert_the_rest
-from myserve_ui.models.lean_layer import LeanDecoderLayer
 from myserve_ui.models.memory import measure_memory
-from myserve_ui.models.packed_linear import PackedLinear, can_pack
-from myserve_ui.models.stored_embedding import StoredEmbedding, halve_exactly, store_embedding
 from myserve_ui.models.tiny import FAMILIES, build_tiny_model
 
 LEAN = {"llama", "mistral", "qwen2", "qwen3"}

@@ -21,7 +21,7 @@ from myserve_ui.engine.sequence import Sequence
 from myserve_ui.errors import ModelLoadError
 from myserve_ui.models.tiny import VOCAB_SIZE, build_tiny_loaded_model, build_tiny_model
 from myserve_ui.serving.engine_builder import build_block_runner
-from tests.block_runners import RefusingRecorder, ReplayedWork, ReplayingRecorder, block_runner
+from tests.support.block_runners import RefusingRecorder, ReplayedWork, ReplayingRecorder, block_runner
 
 CPU = torch.device("cpu")
 WIDTH = 2

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from myserve_ui.engine.detokenizer import Detokenizer
-from tests.fakes import decode_bytes
+from tests.support.fakes import decode_bytes
 
 TEXTS = ["plain", "🙂🙂🙂", "日本 日本", "a\u2028b\u0085c", "é́́́ combined", "👩‍👩‍👧‍👦 family", " leading and trailing "]
 

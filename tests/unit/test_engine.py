@@ -10,7 +10,7 @@ from myserve_ui.core.sampling_params import SamplingDefaults, SamplingParams
 from myserve_ui.engine.echo_runner import EchoRunner
 from myserve_ui.engine.engine import Engine, EngineConfig, Host
 from myserve_ui.engine.engine_request import EngineRequest
-from tests.fakes import FakeClock, ScriptedRunner, decode_bytes, says
+from tests.support.fakes import FakeClock, ScriptedRunner, decode_bytes, says
 
 END = 299
 

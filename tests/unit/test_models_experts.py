@@ -14,7 +14,7 @@ from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.models.loader import LoadOptions, load_model
 from myserve_ui.models.packed_share import count_packable
 from myserve_ui.models.placement import needed_bytes
-from myserve_ui.models.tiny_checkpoint import build_tiny_tokenizer, save_tiny_model
+from tests.support.tiny_checkpoint import build_tiny_tokenizer, save_tiny_model
 
 SIZES = {
     "vocab_size": 320,

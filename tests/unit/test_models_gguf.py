@@ -17,8 +17,8 @@ from myserve_ui.models.gguf_conversion import CHECKING, HASHING, STAGE, WRITING,
 from myserve_ui.models.loader import LoadOptions, load_model
 from myserve_ui.models.manifest import MANIFEST, is_whole
 from myserve_ui.models.tiny import build_tiny_model
-from myserve_ui.models.tiny_checkpoint import build_tiny_tokenizer
-from tests.tiny_gguf import write_tiny_gguf
+from tests.support.tiny_checkpoint import build_tiny_tokenizer
+from tests.support.tiny_gguf import write_tiny_gguf
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from myserve_ui.models.gguf_conversion import convert_gguf
 from myserve_ui.models.gguf_file import ROPE_FACTORS
 from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.models.loader import LoadOptions, load_model
-from tests.tiny_gguf import write_tiny_gguf
+from tests.support.tiny_gguf import write_tiny_gguf
 
 EMBEDDING = "token_embd.weight"
 

@@ -14,7 +14,7 @@ import pytest
 from myserve_ui.errors import ModelLoadError
 from myserve_ui.models.hub import Hub, fetch_from_hub
 from myserve_ui.models.progress import ignore_progress
-from myserve_ui.models.tiny_checkpoint import save_tiny_model
+from tests.support.tiny_checkpoint import save_tiny_model
 
 REPO = "someone/tiny"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

@@ -18,19 +18,19 @@ from myserve_ui.core.model_info import LoadState
 from myserve_ui.core.requests import Message
 from myserve_ui.core.sampling_params import SamplingDefaults
 from myserve_ui.errors import ModelLoadError, ModelNotFoundError, PrecisionUnavailableError
+from myserve_ui.kernels.lean_layer import LeanDecoderLayer
+from myserve_ui.kernels.linear.fp16 import Fp16Linear
+from myserve_ui.kernels.linear.packed import PackedLinear
 from myserve_ui.models import placement
 from myserve_ui.models.catalog import Catalog, SourceKind, build_catalog, find_source
 from myserve_ui.models.cpu_kernels import LAYING_OUT
 from myserve_ui.models.default_model import find_default_gguf
-from myserve_ui.models.fp16_linear import Fp16Linear
 from myserve_ui.models.int4_model import PACKING
-from myserve_ui.models.lean_layer import LeanDecoderLayer
 from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.models.loader import LoadOptions, load_model
-from myserve_ui.models.packed_linear import PackedLinear
 from myserve_ui.models.tiny import build_tiny_model
-from myserve_ui.models.tiny_checkpoint import save_tiny_model
 from myserve_ui.serving.engine_builder import EngineLimits, build_engine
+from tests.support.tiny_checkpoint import save_tiny_model
 
 END_TOKEN_ID = 285
 """<|im_end|> of the tiny tokenizer."""

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from transformers import AutoConfig
 
-from myserve_ui.models.int4_linear import Int4Linear
+from myserve_ui.kernels.linear.int4 import Int4Linear
 from myserve_ui.models.memory import count_kv_bytes_per_token, measure_memory
 from myserve_ui.models.quantization import import_bitsandbytes
 from myserve_ui.models.tiny import build_tiny_model

@@ -14,7 +14,7 @@ from myserve_ui.models import placement
 from myserve_ui.models.catalog import build_catalog
 from myserve_ui.models.checkpoint import read_checkpoint
 from myserve_ui.models.placement import REST, check_room, needed_bytes, room_to_load
-from myserve_ui.models.tiny_checkpoint import save_tiny_model
+from tests.support.tiny_checkpoint import save_tiny_model
 
 FULL = torch.float32
 

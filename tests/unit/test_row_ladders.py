@@ -7,9 +7,9 @@ import torch
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
+from myserve_ui.kernels.linear.int4 import Int4Linear
+from myserve_ui.kernels.linear.packed import PackedLinear, can_pack
 from myserve_ui.kernels.row_ladder import RowLadder, common_ladder
-from myserve_ui.models.int4_linear import Int4Linear
-from myserve_ui.models.packed_linear import PackedLinear, can_pack
 from myserve_ui.models.row_ladders import find_row_ladders
 from myserve_ui.models.tiny import FAMILIES, build_tiny_model
 

@@ -56,14 +56,14 @@ def test_other_logits_are_refused_however_noisy_the_module_is(noise):
 
 @pytest.mark.parametrize("fault", ["a wrong sum", "no compiler"])
 def test_loops_that_fail_are_given_up_and_the_model_is_served_without(monkeypatch, caplog, fault):
-    def broken(heads, *others):
+    def broken(heads, *others, **options):
         if fault == "no compiler":
             raise RuntimeError("no compiler")
         return np.zeros((len(heads), 64), np.float32)
 
     expected = reference_logits(build_tiny_model("gpt2"), VOCAB_SIZE)
     runner = runner_of(build_tiny_model("gpt2"))
-    monkeypatch.setattr(attention, "attend_written_rows", broken)
+    monkeypatch.setattr(attention, "attend_rows", broken)
     check_row_runner(runner, expected, VOCAB_SIZE)
     assert not runner.has_loops
     assert "is served without compiled loops, more slowly" in caplog.text

@@ -7,8 +7,8 @@ import pytest
 from myserve_ui.core.requests import Message
 from myserve_ui.errors import InvalidRequestError
 from myserve_ui.models.chat_template import read_chat_template
-from myserve_ui.models.tiny_checkpoint import CHATML, END_OF_TURN, build_tiny_tokenizer
 from myserve_ui.models.tokenizer import HuggingFaceTokenizer
+from tests.support.tiny_checkpoint import CHATML, END_OF_TURN, build_tiny_tokenizer
 
 LLAMA_GUARD = """\
 {% for message in messages %}{% if message['role'] == 'user' %}User: {% else %}Agent: {% endif %}

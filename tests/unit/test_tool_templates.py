@@ -10,9 +10,9 @@ from myserve_ui.core.tool_format import ToolFormat
 from myserve_ui.core.tools import Tool, ToolCall
 from myserve_ui.errors import InvalidRequestError
 from myserve_ui.models.byte_tokenizer import ByteTokenizer
-from myserve_ui.models.tiny_checkpoint import CHATML, END_OF_TURN, START_OF_TURN, build_tiny_tokenizer
 from myserve_ui.models.tokenizer import HuggingFaceTokenizer
-from tests.tool_models import HERMES_TEMPLATE, LLAMA_TEMPLATE, WEATHER
+from tests.support.tiny_checkpoint import CHATML, END_OF_TURN, START_OF_TURN, build_tiny_tokenizer
+from tests.support.tool_models import HERMES_TEMPLATE, LLAMA_TEMPLATE, WEATHER
 
 VOCAB_SIZE = 320
 CHAT = (Message("user", "Hello"),)

@@ -11,7 +11,7 @@ import torch
 from transformers import PreTrainedModel
 
 from myserve_ui.models.tiny import build_tiny_model
-from myserve_ui.models.tiny_checkpoint import CHATML, build_tiny_tokenizer
+from tests.support.tiny_checkpoint import CHATML, build_tiny_tokenizer
 
 NAMES = {
     "self_attn.q_proj": "attn_q",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from myserve_ui.models.product import Product
+from myserve_ui.kernels.linear.product import Product
 
 ROWS_HINT = 16
 """Rows that the layout is chosen for. Layouts for 1 or for 512 are slower at every other size, this one at none."""

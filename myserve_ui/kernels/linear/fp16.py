@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import torch
 
-from myserve_ui.models.packed_linear import PackedLinear
-from myserve_ui.models.product import Product
-from myserve_ui.models.stored_embedding import halve_exactly
+from myserve_ui.kernels.linear.packed import PackedLinear
+from myserve_ui.kernels.linear.product import Product
+from myserve_ui.kernels.stored_embedding import halve_exactly
 
 BLOCK_ROWS = 512
 """FBGEMM lays weights out in blocks of so many inputs, and keeps room for whole blocks."""
