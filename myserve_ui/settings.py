@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import importlib.util
-import ipaddress
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from typing import Annotated, Literal
 import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 
+from myserve_ui.core.loopback import is_loopback
 from myserve_ui.errors import SettingsError
 from myserve_ui.setting_folders import can_be_made, is_temporary, own_folder, temporary_home
 from myserve_ui.setting_sources import Given, read_options, read_variables, service_variables, unknown_variables
@@ -267,14 +267,6 @@ def folder_note(settings: Settings) -> str | None:
         f"There is no home folder to write to: converted weights are kept in {settings.cache}. "
         "Choose a folder that lasts with --cache or MYSERVE_CACHE."
     )
-
-
-def is_loopback(host: str) -> bool:
-    """True if only this machine can reach a server that listens on `host`."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
 
 
 def exposure_warning(settings: Settings) -> str | None:

@@ -18,7 +18,7 @@ ARROWS: dict[str, set[str]] = {
     "setting_words": set(),
     "setting_sources": {"errors", "setting_words"},
     "setting_folders": {"errors"},
-    "settings": {"errors", "setting_folders", "setting_sources", "setting_words"},
+    "settings": {"core", "errors", "setting_folders", "setting_sources", "setting_words"},
     "core": WORDS,
     "kernels": WORDS | {"kernels"},
     "engine": WORDS | {"kernels", "engine"},

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
 import re
-from typing import Any, NoReturn
+from typing import Any
 
 from starlette.requests import Request
 
 from myserve_ui.api.refusals import UnsupportedMediaTypeError
 from myserve_ui.api.validation import shown_name
+from myserve_ui.core.strict_json import NoJsonNumberError, NumberTooLargeError, read_json
 from myserve_ui.errors import InvalidRequestError
 
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -51,26 +51,19 @@ def _decode(body: bytes) -> str:
 
 def _parse(text: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_refuse_constant, parse_float=_finite_float)
+        return read_json(text)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise InvalidRequestError(f"The body is not valid JSON: {error.msg} ({where}).") from None
     except RecursionError:
         raise InvalidRequestError("The body is nested too deeply.") from None
+    except NoJsonNumberError as error:
+        raise InvalidRequestError(f"The body is not valid JSON: {error} is not a JSON number.") from None
+    except NumberTooLargeError as error:
+        raise InvalidRequestError(f"The body has a number out of range: {str(error)[:40]}.") from None
     except ValueError:
         # Python refuses to read whole numbers of thousands of digits.
         raise InvalidRequestError("The body has a number with too many digits.") from None
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise InvalidRequestError(f"The body is not valid JSON: {name} is not a JSON number.")
-
-
-def _finite_float(digits: str) -> float:
-    value = float(digits)
-    if math.isinf(value):
-        raise InvalidRequestError(f"The body has a number out of range: {digits[:40]}.")
-    return value
 
 
 def _refuse_lone_surrogates(root: dict[str, Any]) -> None:

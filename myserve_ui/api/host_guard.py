@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Collection
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from myserve_ui.api.refusals import HostNotAllowedError
-
-LOOPBACK_NAME = "localhost"
+from myserve_ui.core.loopback import is_loopback
 
 
 class HostGuard:
@@ -40,13 +38,3 @@ def host_name(header: str) -> str:
     if header.startswith("["):
         return header[1:].partition("]")[0]
     return header.partition(":")[0]
-
-
-def is_loopback(name: str) -> bool:
-    """True for localhost and the addresses that only this machine can reach."""
-    if name.lower() == LOOPBACK_NAME:
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False

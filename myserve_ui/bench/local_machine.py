@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -17,6 +16,7 @@ from myserve_ui.bench.machine_speed import measure_machine
 from myserve_ui.bench.roofline import MachineSpeed, ModelRoofline, find_cost
 from myserve_ui.bench.server_facts import list_models
 from myserve_ui.bench.sweep import Surroundings
+from myserve_ui.core.loopback import is_loopback
 from myserve_ui.core.model_info import ModelInfo
 from myserve_ui.core.versions import describe_versions
 from myserve_ui.serving.step_thread import on_own_thread
@@ -77,11 +77,7 @@ def _place_of(info: ModelInfo) -> tuple[torch.device, torch.dtype] | None:
 
 
 def _is_here(target: Target) -> bool:
-    host = urlsplit(target.url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return is_loopback(urlsplit(target.url).hostname or "")
 
 
 def _name(target: Target) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from myserve_ui.core import strict_json
 from myserve_ui.errors import InvalidRequestError
 
 LARGEST = 1e300
@@ -35,7 +35,7 @@ def read_json(data: bytes | str, *, max_bytes: int, way_out: str) -> Any:
     if len(data) > max_bytes:
         raise InvalidRequestError(f"The file has {len(data)} bytes and may have {max_bytes}. {way_out}")
     try:
-        return json.loads(data, parse_constant=_refuse_constant)
+        return strict_json.read_json(data)
     except (ValueError, RecursionError):
         raise InvalidRequestError(f"The file is not JSON. {way_out}") from None
 
@@ -47,10 +47,6 @@ def check_shape(document: Any, shape: Any, *, name: str, way_out: str) -> None:
     """
     if (complaint := _find_fault(document, shape, "")) is not None:
         raise InvalidRequestError(f"The {name}{complaint} {way_out}")
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(name)
 
 
 def _find_fault(value: Any, shape: Any, place: str) -> str | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from myserve_ui.bench.benchmark_service import BenchmarkService, OwnDoor
 from myserve_ui.bench.client import NO_KEY
 from myserve_ui.bench.run_store import RUNS_FOLDER, RunStore
+from myserve_ui.core.loopback import is_loopback
 from myserve_ui.evaluation.comparisons import Comparisons
 from myserve_ui.models.catalog import Catalog, CatalogEntry, ModelSource, SourceKind, build_catalog
 from myserve_ui.models.core_share import follow_core_share
@@ -24,7 +25,7 @@ from myserve_ui.serving.engine_builder import EngineLimits
 from myserve_ui.serving.engine_pool import EnginePool, Load
 from myserve_ui.serving.request_stream import StreamLimits
 from myserve_ui.serving.response_cache import ResponseCache
-from myserve_ui.settings import Settings, is_loopback
+from myserve_ui.settings import Settings
 
 WILDCARDS = ("0.0.0.0", "::")
 

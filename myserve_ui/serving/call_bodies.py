@@ -6,8 +6,9 @@ import json
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol
+from typing import Any, Protocol
 
+from myserve_ui.core.strict_json import read_json
 from myserve_ui.serving.json_scanner import JsonScanner
 
 _SPACE = re.compile(r"\s*")
@@ -114,7 +115,7 @@ def read_call(text: str, arguments_key: str) -> tuple[str, str] | None:
 
 def _read_members(text: str) -> Iterator[tuple[str, Any, str]]:
     """Key, value and the value as it is written, of each member of a JSON object."""
-    json.loads(text, parse_constant=_refuse_constant)  # only then are the steps below sure of their ground
+    read_json(text)  # only then are the steps below sure of their ground
     decoder = json.JSONDecoder()
     position = _skip_space(text, text.index("{") + 1)
     while text[position] != "}":
@@ -131,7 +132,3 @@ def _skip_space(text: str, position: int) -> int:
     space = _SPACE.match(text, position)
     assert space is not None
     return space.end()
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")

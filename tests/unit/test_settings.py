@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from myserve_ui.core.loopback import is_loopback
 from myserve_ui.errors import SettingsError
 from myserve_ui.setting_words import option_name, variable_name
 from myserve_ui.settings import (
     Settings,
     exposure_warning,
-    is_loopback,
     kubernetes_note,
     prepare_environment,
     read_settings,

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from myserve_ui.core.strict_json import read_json
 from myserve_ui.errors import InvalidRequestError
 from myserve_ui.ui.chat.history import (
     ROLES,
@@ -88,18 +89,13 @@ def _turns(chat: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
 def _document(text: bytes | str) -> object:
     """Whatever the JSON says, made of text that can be shown: escapes can spell half of a surrogate pair."""
     try:
-        document = json.loads(text, parse_constant=_refuse_constant)
+        document = read_json(text)
         json.dumps(document, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
         raise InvalidRequestError(f"The file has half of a surrogate pair, which is not text. {WAY_OUT}") from None
     except (ValueError, RecursionError):
         raise InvalidRequestError(f"The file is not JSON. {WAY_OUT}") from None
     return document
-
-
-def _refuse_constant(name: str) -> object:
-    """Python reads NaN and Infinity; JSON has neither, and no browser takes them."""
-    raise ValueError(name)
 
 
 def _chat_of(turns: object) -> Chat:
