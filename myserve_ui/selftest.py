@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 from myserve_ui.core.requests import Message
 from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.engine.engine import Engine
 from myserve_ui.engine.engine_request import EngineRequest
+from myserve_ui.engine.offline import answer_all
 from myserve_ui.errors import MyServeError
+from myserve_ui.model_settings import catalog_of, load_options
 from myserve_ui.models.baseline import generate_plainly
-from myserve_ui.models.catalog import build_catalog
 from myserve_ui.models.loaded_model import LoadedModel
-from myserve_ui.models.loader import LoadOptions, load_model
+from myserve_ui.models.loader import load_model
 from myserve_ui.serving.engine_builder import EngineLimits, build_engine
 from myserve_ui.settings import Settings, prepare_environment, read_settings
 
@@ -41,9 +43,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _load(settings: Settings, *, kernels: str) -> LoadedModel:
-    catalog = build_catalog(model=settings.model, precision=settings.precision, device=settings.device)
-    options = LoadOptions(cache=settings.cache, dtype=settings.dtype, device=settings.device, kernels=kernels)
-    return load_model(catalog.default, options=options, on_progress=_print_progress)
+    options = replace(load_options(settings), kernels=kernels)
+    return load_model(catalog_of(settings).default, options=options, on_progress=_print_progress)
 
 
 def render_question(loaded: LoadedModel, question: str) -> list[int]:
@@ -70,13 +71,9 @@ def _answers_of_engine(loaded: LoadedModel) -> dict[str, list[int]]:
 def answer_questions(engine: Engine, loaded: LoadedModel) -> dict[str, list[int]]:
     """Greedy ids for all questions at once, as a busy server would have them."""
     params = SamplingParams(temperature=0.0, top_p=1.0, top_k=0, min_p=0.0, max_tokens=MAX_TOKENS)
-    for question in QUESTIONS:
-        engine.add(EngineRequest(question, tuple(render_question(loaded, question)), params, arrival=0.0))
-    answers: dict[str, list[int]] = {question: [] for question in QUESTIONS}
-    while engine.has_work:
-        for output in engine.step():
-            answers[output.request_id] += output.token_ids
-    return answers
+    requests = [EngineRequest(name, tuple(render_question(loaded, name)), params, arrival=0.0) for name in QUESTIONS]
+    answers = answer_all(engine, requests)
+    return {question: answer.token_ids for question, answer in zip(QUESTIONS, answers, strict=True)}
 
 
 def _print_progress(stage: str, fraction: float | None) -> None:

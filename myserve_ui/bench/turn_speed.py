@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from myserve_ui.bench.decode_speed import LOWEST_TOKEN_ID, fixed_request, greedy
 from myserve_ui.engine.engine import Engine
+from myserve_ui.engine.offline import answer_all
 
 HIGHEST_TOKEN_ID = 300
 TURNS = 6
@@ -19,10 +20,9 @@ Clock = Callable[[], float]
 
 def time_to_first_token(engine: Engine, prompt: list[int], *, cached: bool, clock: Clock = time.perf_counter) -> float:
     """Seconds from a request to its first token, in an idle engine."""
-    engine.add(fixed_request("first", prompt, greedy(), 1, cached=cached))
+    request = fixed_request("first", prompt, greedy(), 1, cached=cached)
     start = clock()
-    while engine.has_work:
-        engine.step()
+    answer_all(engine, [request])
     return clock() - start
 
 
@@ -46,9 +46,4 @@ def _random_tokens(generator: random.Random, count: int) -> list[int]:
 
 
 def _answer(engine: Engine, name: str, prompt: list[int]) -> list[int]:
-    engine.add(fixed_request(name, prompt, greedy(), ANSWER, cached=True))
-    token_ids: list[int] = []
-    while engine.has_work:
-        for output in engine.step():
-            token_ids += output.token_ids
-    return token_ids
+    return answer_all(engine, [fixed_request(name, prompt, greedy(), ANSWER, cached=True)])[0].token_ids

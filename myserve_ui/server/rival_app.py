@@ -18,14 +18,14 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from myserve_ui.core.requests import Message
 from myserve_ui.engine.detokenizer import Detokenizer
 from myserve_ui.errors import InvalidRequestError, ModelLoadError
-from myserve_ui.models.catalog import build_catalog, find_source
+from myserve_ui.model_settings import catalog_of, load_options
+from myserve_ui.models.catalog import find_source
 from myserve_ui.models.devices import bound_threads
 from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.models.loader import fetch_model, load_model
 from myserve_ui.models.rivals import RIVALS, Rival
 from myserve_ui.models.tiny import build_tiny_loaded_model
 from myserve_ui.server.launch import listen
-from myserve_ui.server.service_builder import load_options
 from myserve_ui.serving.step_thread import on_own_thread
 from myserve_ui.settings import Settings
 
@@ -104,5 +104,5 @@ def _load(settings: Settings) -> LoadedModel:
     """The model with its own layers, as transformers has them; where the app would echo, one with random weights."""
     if settings.force_echo:
         return build_tiny_loaded_model("llama")
-    catalog = build_catalog(model=settings.model, precision=settings.precision, device=settings.device)
+    catalog = catalog_of(settings)
     return load_model(catalog.default, options=replace(load_options(settings), kernels="plain"))

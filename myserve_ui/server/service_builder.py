@@ -11,17 +11,16 @@ from myserve_ui.bench.client import NO_KEY
 from myserve_ui.bench.run_store import RUNS_FOLDER, RunStore
 from myserve_ui.core.loopback import is_loopback
 from myserve_ui.evaluation.comparisons import Comparisons
-from myserve_ui.models.catalog import Catalog, CatalogEntry, ModelSource, SourceKind, build_catalog
+from myserve_ui.model_settings import catalog_of, engine_limits, load_options
+from myserve_ui.models.catalog import Catalog, CatalogEntry, ModelSource, SourceKind
 from myserve_ui.models.core_share import follow_core_share
 from myserve_ui.models.devices import bound_threads
 from myserve_ui.models.echo import ECHO_NAME, echo_model
-from myserve_ui.models.hub import Hub
 from myserve_ui.models.loaded_model import LoadedModel
-from myserve_ui.models.loader import LoadOptions, load_model
+from myserve_ui.models.loader import load_model
 from myserve_ui.models.progress import OnProgress
 from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.serving.early_load import EarlyLoad
-from myserve_ui.serving.engine_builder import EngineLimits
 from myserve_ui.serving.engine_pool import EnginePool, Load
 from myserve_ui.serving.request_stream import StreamLimits
 from myserve_ui.serving.response_cache import ResponseCache
@@ -46,18 +45,10 @@ def build_services(settings: Settings) -> Services:
     bound_threads(settings.threads)
     catalog, own_load = _echo() if settings.force_echo else _model(settings)
     load = EarlyLoad(own_load)
-    limits = EngineLimits(
-        max_num_seqs=settings.max_num_seqs,
-        max_waiting=settings.max_waiting,
-        max_num_batched_tokens=settings.max_num_batched_tokens,
-        max_model_len=settings.max_model_len,
-        kv_cache_gib=settings.kv_cache_gib,
-        debug=settings.debug,
-    )
     pool = EnginePool(
         catalog,
         load,
-        limits,
+        engine_limits(settings),
         weight_budget=_bytes(settings.weights_gib),
         before_round=follow_core_share(settings.threads).apply,
     )
@@ -82,27 +73,13 @@ def _own_door(settings: Settings) -> OwnDoor:
 
 
 def _model(settings: Settings) -> tuple[Catalog, Load]:
-    catalog = build_catalog(model=settings.model, precision=settings.precision, device=settings.device)
+    catalog = catalog_of(settings)
     options = load_options(settings)
 
     def load(entry: CatalogEntry, on_progress: OnProgress) -> LoadedModel:
         return load_model(entry, options=options, on_progress=on_progress)
 
     return catalog, load
-
-
-def load_options(settings: Settings) -> LoadOptions:
-    """What `settings` say about loading."""
-    return LoadOptions(
-        cache=settings.cache,
-        dtype=settings.dtype,
-        device=settings.device,
-        hub=Hub(token=settings.hf_token.get_secret_value() if settings.hf_token else None),
-        trust_remote_code=settings.trust_remote_code,
-        chat_template=settings.chat_template,
-        max_model_len=settings.max_model_len,
-        kernels=settings.kernels,
-    )
 
 
 def _echo() -> tuple[Catalog, Load]:

@@ -11,6 +11,7 @@ from myserve_ui import selftest
 from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.engine.block_tables import BLOCK_SIZE
 from myserve_ui.engine.engine_request import EngineRequest
+from myserve_ui.engine.offline import answer_all
 from myserve_ui.engine.self_check import TOLERANCE
 from myserve_ui.models.baseline import generate_plainly
 from myserve_ui.models.catalog import build_catalog
@@ -34,14 +35,11 @@ def tiny(family, device, dtype):
 
 def answers(engine, prompts=PROMPTS, **params):
     settings = {"temperature": 0.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "max_tokens": NEW_TOKENS, **params}
-    ids = {str(index): [] for index in range(len(prompts))}
-    for index, prompt in enumerate(prompts):
-        engine.add(EngineRequest(str(index), tuple(prompt), SamplingParams(ignore_eos=True, **settings), arrival=0.0))
-    while engine.has_work:
-        for output in engine.step():
-            assert output.error is None
-            ids[output.request_id] += output.token_ids
-    return list(ids.values())
+    params = SamplingParams(ignore_eos=True, **settings)
+    requests = [EngineRequest(str(index), tuple(prompt), params, arrival=0.0) for index, prompt in enumerate(prompts)]
+    found = answer_all(engine, requests)
+    assert [answer.error for answer in found] == [None] * len(prompts)
+    return [answer.token_ids for answer in found]
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))

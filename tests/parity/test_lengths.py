@@ -17,6 +17,7 @@ from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.engine.engine import Engine, EngineConfig
 from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.model_runner import ModelRunner
+from myserve_ui.engine.offline import answer_all
 from myserve_ui.models.baseline import generate_plainly
 from myserve_ui.models.tiny import COMMON, _scale_weights
 from tests.parity.test_families import make_prompt
@@ -126,14 +127,10 @@ def make_engine(case):
 
 def answers(engine, prompts):
     params = SamplingParams(temperature=0.0, top_p=1.0, top_k=0, min_p=0.0, max_tokens=NEW_TOKENS)
-    found = {str(index): [] for index in range(len(prompts))}
-    for index, prompt in enumerate(prompts):
-        engine.add(EngineRequest(str(index), tuple(prompt), params, arrival=0.0))
-    while engine.has_work:
-        for output in engine.step():
-            assert output.error is None
-            found[output.request_id] += output.token_ids
-    return list(found.values())
+    requests = [EngineRequest(str(index), tuple(prompt), params, arrival=0.0) for index, prompt in enumerate(prompts)]
+    found = answer_all(engine, requests)
+    assert [answer.error for answer in found] == [None] * len(prompts)
+    return [answer.token_ids for answer in found]
 
 
 def test_each_alone_and_again_with_what_is_cached(make_engine, expected):
