@@ -1,4 +1,4 @@
-"""`python -m myserve_ui fidelity | perplexity | selftest`: reports and the self-test, without a server."""
+"""`python -m myserve_ui` with the name of a command; without one it lists them."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ class Settings(BaseModel):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="least important log line that is shown"
     )
-    debug: bool = Field(False, description="check the engine's books at every step and log each step")
+    debug: bool = Field(False, description="check the engine's books at every step, which costs some speed")
 
     @field_validator("api_key", "allowed_origins", "allowed_hosts", mode="before")
     @classmethod

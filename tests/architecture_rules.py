@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -73,10 +74,20 @@ TENSOR_FILES = {
 }
 """Files of engine/ that may import torch; the others count tokens and blocks only."""
 
+OWN_THREADS = ("devices", "loader", "rivals", "window_batcher")
+"""Files of models/ that have threads."""
+BESIDE_THE_LOOP = {
+    *("serving", "evaluation/fidelity", "bench/benchmark_service", "ui/benchmark/history", "ui/benchmark/run"),
+    *("cli/goals_command", "cli/rivals_command", "server/page_gate", "server/rival_app"),
+    *("models/rivals", "models/window_batcher"),
+}
+"""Where a slow call may be put on a thread of asyncio's own."""
+
 HOMES: dict[str, set[str]] = {
     "threading": {"serving"},
     "_thread": {"serving"},
     "multiprocessing": {"serving"},
+    "concurrent": {"serving", "server/page_gate", *(f"models/{name}" for name in OWN_THREADS)},
     "gradio": {"ui", "server"},
     "gradio_client": {"ui", "server"},
     "fastapi": {"api", "server"},
@@ -173,6 +184,11 @@ class Module:
         return parts[1] if parts[0] == PACKAGE and len(parts) > 1 else parts[0]
 
     @property
+    def full_place(self) -> str:
+        """The path below the package, without its ending: ui/benchmark/run."""
+        return "/".join(self.path.with_suffix("").parts[1:])
+
+    @property
     def place(self) -> str:
         """room/file, to say more exactly where it stands."""
         return f"{self.room}/{self.path.stem}"
@@ -211,6 +227,24 @@ def keeps_libraries_at_home(module: Module) -> Iterator[str]:
         homes = HOMES.get(name.split(".")[0])
         if homes is not None and not homes & {module.room, module.place}:
             yield f"{module.place} must not import {name}; only {', '.join(sorted(homes))} may"
+
+
+def keeps_core_to_the_standard_library(module: Module) -> Iterator[str]:
+    """core imports what comes with Python, itself and errors."""
+    if module.room != "core":
+        return
+    for name in imports(module):
+        if name.split(".")[0] not in sys.stdlib_module_names | {PACKAGE}:
+            yield f"{name} does not come with Python"
+
+
+def puts_work_beside_the_loop_where_it_may(module: Module) -> Iterator[str]:
+    """asyncio.to_thread and run_in_executor are called by rooms and files of BESIDE_THE_LOOP alone."""
+    if {module.room, module.full_place} & BESIDE_THE_LOOP:
+        return
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Attribute) and node.attr in ("to_thread", "run_in_executor"):
+            yield f"line {node.lineno}: {node.attr}; threads have their rooms"
 
 
 def reads_the_environment_in_settings_only(module: Module) -> Iterator[str]:
@@ -321,6 +355,8 @@ def _functions(module: Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDe
 RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
     follows_the_arrows,
     keeps_libraries_at_home,
+    keeps_core_to_the_standard_library,
+    puts_work_beside_the_loop_where_it_may,
     reads_the_environment_in_settings_only,
     has_a_telling_name,
     has_a_docstring,

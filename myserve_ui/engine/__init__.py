@@ -1,1 +1,1 @@
-"""Continuous batching over an unmodified transformers module. Synchronous: no thread, no HTTP, no Gradio."""
+"""Continuous batching over a transformers module, whose layers it does not touch. Synchronous: no HTTP, no Gradio."""

@@ -1,4 +1,4 @@
-"""Runs one step's tokens through the unmodified transformers module and returns the logits that are needed."""
+"""Runs one step's tokens through the transformers module and returns the logits that are needed."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ def _different_tokens(base: RunningEngine, candidate: RunningEngine) -> InvalidR
 
 
 def _document(run: _Run) -> dict[str, Any]:
-    """The report as JSON has it; keys as docs/metrics names them, shares in 0..1, divergence in nats."""
+    """The report as JSON has it; shares are in 0..1, divergence and losses in nats."""
     scores = join_scores(run.scores)
     return {
         "kind": "fidelity",

@@ -1,7 +1,7 @@
 """What two models say of the same tokens, one number a token: losses, divergence, agreement.
 
-Formulas and names follow llama.cpp's perplexity tool (KL divergence, delta p, same top token) and the report in
-docs/metrics of this project; all sums are in float32 or better, over the full vocabulary.
+Formulas and names follow llama.cpp's perplexity tool (KL divergence, delta p, same top token); all sums are in float32
+or better, over the full vocabulary.
 """
 
 from __future__ import annotations

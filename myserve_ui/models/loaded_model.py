@@ -19,7 +19,7 @@ class LoadedModel:
 
     info: ModelInfo
     module: torch.nn.Module | None
-    """The unmodified transformers module; None for the echo, which has no weights."""
+    """The module of transformers, on a CPU with quicker layers in place of some; None for the echo, without weights."""
     tokenizer: Tokenizer
     eos_token_ids: frozenset[int]
     """Union of what tokenizer, config and generation_config call an end."""
