@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import httpx2
+from prometheus_client.parser import text_string_to_metric_families
 
 from myserve_ui.bench.bounded_answer import read_answer
 from myserve_ui.bench.client import Target
 
 PARTS = ("queue", "prefill", "decode")
-LINE = re.compile(r"vllm:request_(queue|prefill|decode)_time_seconds_(sum|count)\{([^}]*)\}\s+(\S+)")
-MODEL = re.compile(r'model_name="((?:[^"\\]|\\.)*)"')
+PREFIX = "vllm:request_"
+NAME = re.compile(PREFIX + "(queue|prefill|decode)_time_seconds_(sum|count)")
 PATIENCE = 5.0
 MOST_BYTES = 2**24
 LARGEST = 1e15
@@ -55,16 +56,17 @@ async def read_server_times(
 def parse_server_times(text: str, model: str) -> ServerTimes:
     """Totals of `model` in Prometheus' text, none before its first request. Raises ValueError for what is no number."""
     sums: dict[tuple[str, str], float] = {}
-    for part, kind, labels, value in LINE.findall(text):
-        name = MODEL.search(labels)
-        if name is not None and name[1] == model:
-            sums[part, kind] = sums.get((part, kind), 0.0) + _total(value)
+    wanted = "\n".join(line for line in text.split("\n") if line.startswith(PREFIX))
+    for sample in (sample for family in text_string_to_metric_families(wanted) for sample in family.samples):
+        if (name := NAME.fullmatch(sample.name)) and sample.labels.get("model_name") == model:
+            key = name[1], name[2]
+            sums[key] = sums.get(key, 0.0) + _total(sample.value)
     known = [part for part in PARTS if {(part, "sum"), (part, "count")} <= sums.keys()]
     return ServerTimes({part: (sums[part, "sum"], sums[part, "count"]) for part in known})
 
 
-def _total(text: str) -> float:
+def _total(value: float) -> float:
     """A total that can be one: not negative, not NaN, not beyond every clock."""
-    if not 0 <= (value := float(text)) <= LARGEST:
-        raise ValueError(f"{text[:40]} is no total")
+    if not 0 <= value <= LARGEST:
+        raise ValueError(f"{value} is no total")
     return value
