@@ -26,6 +26,7 @@ GAUGES: tuple[tuple[str, str, Read], ...] = (
         "Share of the memory for keys and values that is in use, 0 to 1.",
         lambda engine: engine.kv_tokens_used / engine.kv_tokens_total if engine.kv_tokens_total else 0.0,
     ),
+    ("myserve:kv_tokens_kept", "Tokens kept of ended requests, for reuse.", lambda engine: engine.kv_tokens_kept),
     ("myserve:engine_up", "1 while the engine lives and makes progress.", lambda engine: _is_up(engine)),
 )
 COUNTERS: tuple[tuple[str, str, Read], ...] = (
@@ -33,7 +34,18 @@ COUNTERS: tuple[tuple[str, str, Read], ...] = (
     ("vllm:generation_tokens", "Generated tokens.", lambda engine: engine.generation_tokens_total),
     ("vllm:prefix_cache_queries", "Prompt tokens looked up.", lambda engine: engine.prefix_cache_queries),
     ("vllm:prefix_cache_hits", "Prompt tokens found in the cache.", lambda engine: engine.prefix_cache_hits),
+    (
+        "vllm:num_preemptions",
+        "Requests that made way, to be computed again.",
+        lambda engine: engine.preemptions_total,
+    ),
     ("myserve:engine_steps", "Steps of the engine.", lambda engine: engine.steps_total),
+    ("myserve:failed_steps", "Steps that failed, for one request or more.", lambda engine: engine.failed_steps_total),
+    (
+        "myserve:out_of_memory_steps",
+        "Steps done again with less, for want of memory.",
+        lambda engine: engine.out_of_memory_steps_total,
+    ),
 )
 """Name, words, and how to read it. Prometheus adds _total to a counter's name."""
 

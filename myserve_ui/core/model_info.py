@@ -77,6 +77,13 @@ class EngineStatus:
     prompt_tokens_total: int
     generation_tokens_total: int
     steps_total: int
+    kv_tokens_kept: int = 0
+    """Tokens of ended sequences that a prompt which begins like them need not compute again."""
+    preemptions_total: int = 0
+    """Sequences that made way for others and were computed again."""
+    failed_steps_total: int = 0
+    out_of_memory_steps_total: int = 0
+    """Steps that did not fit into memory and were done again with less."""
     last_error: str | None = None
 
 

@@ -265,6 +265,10 @@ def engine_status(engine: RunningEngine, stall_seconds: float) -> EngineStatus:
         prompt_tokens_total=snapshot.prompt_tokens,
         generation_tokens_total=snapshot.generation_tokens,
         steps_total=snapshot.steps,
+        kv_tokens_kept=snapshot.kv_tokens_kept,
+        preemptions_total=snapshot.preemptions,
+        failed_steps_total=snapshot.failed_steps,
+        out_of_memory_steps_total=snapshot.out_of_memory_steps,
         last_error=thread.last_error,
     )
 

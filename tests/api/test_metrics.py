@@ -14,7 +14,7 @@ from tests.api.real_door import CHAT, TEXT, RealDoor, open_door, until, user
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 GAUGES = "num_requests_running num_requests_waiting kv_cache_usage_perc"
-COUNTERS = "prompt_tokens generation_tokens prefix_cache_queries prefix_cache_hits"
+COUNTERS = "prompt_tokens generation_tokens prefix_cache_queries prefix_cache_hits num_preemptions"
 HISTOGRAMS = (
     "time_to_first_token_seconds inter_token_latency_seconds request_time_per_output_token_seconds "
     "e2e_request_latency_seconds request_queue_time_seconds request_prefill_time_seconds request_decode_time_seconds"

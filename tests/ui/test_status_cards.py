@@ -29,6 +29,18 @@ def test_a_model_that_is_not_loaded_says_why():
     assert "not possible here, because of &lt;it&gt;" in html
 
 
+def test_what_an_engine_had_to_do_twice_is_told_once_it_happened():
+    assert not any(
+        words in status_html(STATUS) for words in ("made way", "short of memory", "failed steps", "kept for")
+    )
+    busy = replace(
+        ENGINE, kv_tokens_kept=1024, preemptions_total=7, failed_steps_total=2, out_of_memory_steps_total=1_500
+    )
+    html = status_html(replace(STATUS, engines=(busy,)))
+    for text in ("1,024 more kept for reuse", "7 requests", "2 of 52", "1,500 steps done again with less"):
+        assert text in html
+
+
 def test_problems_are_shown():
     html = status_html(
         replace(STATUS, ready=False, reason="stalled", engines=(replace(ENGINE, stalled=True, last_error="<b>x</b>"),))

@@ -47,10 +47,18 @@ def _work(model: ModelInfo, engine: EngineStatus) -> Facts:
     yield "requests", f"{engine.num_running} running, {engine.num_waiting} waiting"
     share = engine.kv_tokens_used / engine.kv_tokens_total if engine.kv_tokens_total else 0.0
     kv_bytes = engine.kv_tokens_used * (model.kv_bytes_per_token or 0)
-    yield "cache of keys and values", f"{engine.kv_tokens_used:,} of {engine.kv_tokens_total:,} tokens ({share:.0%})"
+    kept = f", {engine.kv_tokens_kept:,} more kept for reuse" if engine.kv_tokens_kept else ""
+    used = f"{engine.kv_tokens_used:,} of {engine.kv_tokens_total:,} tokens ({share:.0%})"
+    yield "cache of keys and values", f"{used}{kept}"
     yield "its memory", f"{kv_bytes / MIB:,.1f} MiB in use, {(model.kv_bytes_per_token or 0) / 1024:,.1f} KiB a token"
     yield "prompt tokens from the cache", _rate(engine.prefix_cache_hits, engine.prefix_cache_queries)
     yield "tokens so far", f"{engine.prompt_tokens_total:,} read, {engine.generation_tokens_total:,} written"
+    if engine.preemptions_total:
+        yield "made way and computed again", f"{engine.preemptions_total:,} requests"
+    if engine.out_of_memory_steps_total:
+        yield "short of memory", f"{engine.out_of_memory_steps_total:,} steps done again with less"
+    if engine.failed_steps_total:
+        yield "failed steps", f"{engine.failed_steps_total:,} of {engine.steps_total + engine.failed_steps_total:,}"
     if engine.stalled:
         yield "problem", "has work but finishes no step"
     if engine.last_error:
