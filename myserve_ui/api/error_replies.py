@@ -6,6 +6,7 @@ import json
 import logging
 import re
 
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -72,7 +73,7 @@ class ErrorBoundary:
         watch = _SendWatch(send)
         try:
             await self._app(scope, receive, watch)
-        except ClientGoneError:
+        except (ClientGoneError, ClientDisconnect):
             logger.debug("the client left %s", scope["path"])
         except Exception as error:
             if watch.started:

@@ -153,3 +153,29 @@ async def test_streams_that_ended_leave_no_timer_and_no_reference(service: ChatS
     gc.collect()
     kinds = [type(thing).__name__ for thing in gc.get_objects()]
     assert kinds.count("RequestStream") == 0
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b'Content-Length: 500\r\n\r\n{"model": "m", "mess',
+        b'Transfer-Encoding: chunked\r\n\r\n5\r\n{"mod',
+        b'Transfer-Encoding: chunked\r\n\r\nnot-a-size\r\n{"mod',
+    ],
+    ids=["in the body", "in a chunk", "with a chunk of no size"],
+)
+async def test_leaving_in_the_middle_of_a_request_is_no_error_of_the_server(
+    service: ChatService, sent: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serve_door(service) as url:
+        host, port = url.removeprefix("http://").split(":")
+        _, writer = await asyncio.open_connection(host, int(port))
+        head = f"POST {CHAT} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+        writer.write(head.encode() + sent)
+        await writer.drain()
+        await asyncio.sleep(0.1)
+        writer.close()
+        await writer.wait_closed()
+        await asyncio.sleep(0.1)
+        assert await answer(service, max_tokens=2, ignore_eos=True)
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
