@@ -90,7 +90,7 @@ def test_every_rule_is_shown_to_bite():
 
 
 GOOD = [
-    ("myserve_ui/serving/engine_thread.py", "import threading\nfrom myserve_ui.engine.engine import Engine"),
+    ("myserve_ui/serving/engine_worker.py", "import threading\nfrom myserve_ui.engine.engine import Engine"),
     ("myserve_ui/engine/attention.py", "import torch\nimport transformers\ndef f(a, b, c, d, e, g): ..."),
     ("myserve_ui/ui/chat/tab.py", "import gradio as gr\ndef on_submit(a, b, c, d, e, g, h): ..."),
     ("myserve_ui/settings.py", "import os\ndef f(): return os.environ"),

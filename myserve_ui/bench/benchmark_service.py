@@ -25,7 +25,7 @@ from myserve_ui.core.versions import describe_versions
 from myserve_ui.errors import InvalidRequestError, ModelNotFoundError, OverloadedError
 from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.serving.engine_pool import EnginePool
-from myserve_ui.serving.step_thread import on_own_thread
+from myserve_ui.serving.step_loop import on_own_thread
 
 FITTING_LENGTHS = (512, 2048, 8192)
 Measure = Callable[[torch.device, torch.dtype], MachineSpeed]

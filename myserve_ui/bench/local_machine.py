@@ -19,7 +19,7 @@ from myserve_ui.bench.sweep import Surroundings
 from myserve_ui.core.loopback import is_loopback
 from myserve_ui.core.model_info import ModelInfo
 from myserve_ui.core.versions import describe_versions
-from myserve_ui.serving.step_thread import on_own_thread
+from myserve_ui.serving.step_loop import on_own_thread
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import torch
 from myserve_ui.evaluation.scoring import collect_logits, measure_noise
 from myserve_ui.evaluation.token_scores import TokenScores, score_tokens
 from myserve_ui.serving.engine_pool import RunningEngine
-from myserve_ui.serving.step_thread import on_own_thread
+from myserve_ui.serving.step_loop import on_own_thread
 
 TOP = 5
 HORIZONS = (32, 64, 128)

@@ -24,7 +24,7 @@ from myserve_ui.evaluation.token_scores import TokenScores, join_scores, score_t
 from myserve_ui.evaluation.windows import MAX_WINDOW, Window, fit_window, make_windows
 from myserve_ui.serving.engine_pool import EnginePool, RunningEngine
 from myserve_ui.serving.request_checks import check_encoded_ids
-from myserve_ui.serving.step_thread import on_own_thread
+from myserve_ui.serving.step_loop import on_own_thread
 
 MAX_TOKENS = 16_384
 """Some ten minutes of a small CPU; a longer text adds little certainty."""

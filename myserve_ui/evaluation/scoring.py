@@ -10,7 +10,7 @@ from myserve_ui.errors import GenerationFailedError
 from myserve_ui.evaluation.token_scores import TokenScores, score_tokens
 from myserve_ui.serving.engine_pool import RunningEngine
 from myserve_ui.serving.prompt_scoring import score_prompt
-from myserve_ui.serving.step_thread import on_own_thread
+from myserve_ui.serving.step_loop import on_own_thread
 
 COMPANION_TOKENS = 37
 """Shifts every border between the chunks of a prompt; no power of two, on which kernels are at their best."""

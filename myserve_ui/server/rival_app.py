@@ -26,7 +26,7 @@ from myserve_ui.models.loader import fetch_model, load_model
 from myserve_ui.models.rivals import RIVALS, Rival
 from myserve_ui.models.tiny import build_tiny_loaded_model
 from myserve_ui.server.launch import listen
-from myserve_ui.serving.step_thread import on_own_thread
+from myserve_ui.serving.step_loop import on_own_thread
 from myserve_ui.settings import Settings
 
 READY = "ready: "

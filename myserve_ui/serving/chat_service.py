@@ -19,7 +19,7 @@ from myserve_ui.core.timings import RequestTimings
 from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.errors import SHUTTING_DOWN, InvalidRequestError, ShuttingDownError
 from myserve_ui.serving.engine_pool import EnginePool, RunningEngine, engine_status
-from myserve_ui.serving.engine_thread import first_output
+from myserve_ui.serving.engine_worker import first_output
 from myserve_ui.serving.grammar_workshop import GrammarWorkshop
 from myserve_ui.serving.request_checks import (
     check_continuation,
@@ -205,7 +205,7 @@ class ChatService:
             request_id=f"req-{uuid.uuid4().hex}",
             prompt_token_ids=tuple(prompt),
             params=params,
-            arrival=engine.thread.now(),
+            arrival=engine.worker.now(),
             cache_prompt=asked.cache_prompt,
             grammar=grammar,
         )
@@ -235,7 +235,7 @@ class ChatService:
         def open_stream(first: RequestOutput) -> RequestStream:
             return self._open(engine, first, prompts[first.request_id])
 
-        return engine.thread.submit(requests, open_stream)
+        return engine.worker.submit(requests, open_stream)
 
     def _replay(self, engine: RunningEngine, request: EngineRequest, answer: RequestOutput) -> RequestStream:
         """The stream of an answer that is at hand; the engine does not hear of it."""

@@ -23,8 +23,8 @@ from myserve_ui.models.catalog import Catalog, CatalogEntry
 from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.models.progress import OnProgress
 from myserve_ui.serving.engine_builder import EngineLimits, build_engine
-from myserve_ui.serving.engine_thread import ENGINE_DIED, EngineThread
-from myserve_ui.serving.step_thread import StepThread, on_own_thread
+from myserve_ui.serving.engine_worker import ENGINE_DIED, EngineWorker
+from myserve_ui.serving.step_loop import StepLoop, on_own_thread
 
 logger = logging.getLogger(__name__)
 
@@ -34,10 +34,10 @@ PROGRESS_INTERVAL = 0.25
 
 @dataclass(frozen=True, slots=True)
 class RunningEngine:
-    """A model that answers, and the thread that computes."""
+    """A model that answers, and what steps its engine."""
 
     loaded: LoadedModel
-    thread: EngineThread
+    worker: EngineWorker
     info: ModelInfo
     max_model_len: int
     grammars: GrammarCompiler
@@ -58,7 +58,7 @@ class _Slot:
     def info(self) -> ModelInfo:
         info = self.entry.info()
         if self.engine is not None:
-            alive = self.engine.thread.is_alive
+            alive = self.engine.worker.is_alive
             return self.engine.info if alive else replace(self.engine.info, state=LoadState.FAILED, reason=ENGINE_DIED)
         if self.task is not None and not self.task.done():
             return replace(info, state=LoadState.LOADING, reason=self.progress.stage)
@@ -93,7 +93,7 @@ class EnginePool:
         self._weight_budget = weight_budget
         self._uses = itertools.count(1)
         self._one_load = asyncio.Lock()
-        self._cpu_thread = StepThread("cpu", before_round=before_round)
+        self._cpu_loop = StepLoop("cpu", before_round=before_round)
 
     def models(self) -> tuple[ModelInfo, ...]:
         """Every (model, precision), the default first."""
@@ -113,8 +113,8 @@ class EnginePool:
         if slot.engine is None:
             self._start_load(slot)
             raise ModelLoadingError(f"{slot.entry.key} is loading ({slot.progress.stage}); ask again in a moment.")
-        if not slot.engine.thread.is_alive:
-            raise slot.engine.thread.why_ended()
+        if not slot.engine.worker.is_alive:
+            raise slot.engine.worker.why_ended()
         slot.last_used = next(self._uses)
         return slot.engine
 
@@ -154,14 +154,14 @@ class EnginePool:
 
     async def wait_until_idle(self) -> None:
         """Return once no engine has an unfinished request."""
-        await asyncio.gather(*(engine.thread.wait_until_idle() for engine in self.engines()))
+        await asyncio.gather(*(engine.worker.wait_until_idle() for engine in self.engines()))
 
     async def shut_down(self) -> None:
         """End every engine; what is unfinished fails."""
         for slot in self._slots.values():
             if slot.task is not None:
                 slot.task.cancel()
-        await asyncio.gather(*(engine.thread.stop() for engine in self.engines()))
+        await asyncio.gather(*(engine.worker.stop() for engine in self.engines()))
 
     def _slot(self, name: str) -> _Slot:
         return self._slots[self._catalog.get(name).key]
@@ -186,12 +186,12 @@ class EnginePool:
                 logger.exception("loading %s failed", slot.entry.key)
                 slot.error = ModelLoadError(f"{slot.entry.key} could not be loaded: {type(error).__name__}.")
                 raise slot.error from error
-        step_thread = self._cpu_thread if loaded.device.type == "cpu" else StepThread(slot.entry.key)
-        thread = EngineThread(slot.entry.key, engine, max_waiting=self._limits.max_waiting, step_thread=step_thread)
-        thread.start()
+        step_loop = self._cpu_loop if loaded.device.type == "cpu" else StepLoop(slot.entry.key)
+        worker = EngineWorker(slot.entry.key, engine, max_waiting=self._limits.max_waiting, step_loop=step_loop)
+        worker.start()
         slot.engine = RunningEngine(
             loaded,
-            thread,
+            worker,
             _describe(slot.entry, loaded, engine),
             engine.config.max_model_len,
             GrammarCompiler(loaded.tokenizer.token_bytes, end_token_ids=loaded.eos_token_ids),
@@ -226,7 +226,7 @@ class EnginePool:
             for slot in self._slots.values()
             if slot not in (keep, default)
             and slot.engine is not None
-            and slot.engine.thread.is_idle
+            and slot.engine.worker.is_idle
             and not slot.num_holds
         ]
         if not idle:
@@ -235,7 +235,7 @@ class EnginePool:
         logger.info("%s makes way for %s", slot.entry.key, keep.entry.key)
         slot.engine = slot.task = None  # from here on a request for it starts a load
         reason = f"{slot.entry.key} made way for another model; ask again to load it."
-        await engine.thread.stop(ModelLoadingError(reason))
+        await engine.worker.stop(ModelLoadingError(reason))
         return True
 
     def _load_and_build(self, slot: _Slot) -> tuple[LoadedModel, Engine]:
@@ -251,11 +251,11 @@ class EnginePool:
 
 def engine_status(engine: RunningEngine, stall_seconds: float) -> EngineStatus:
     """How one engine stands."""
-    thread, snapshot = engine.thread, engine.thread.snapshot
+    worker, snapshot = engine.worker, engine.worker.snapshot
     return EngineStatus(
         model=engine.info.id,
-        alive=thread.is_alive,
-        stalled=thread.seconds_without_progress() > stall_seconds,
+        alive=worker.is_alive,
+        stalled=worker.seconds_without_progress() > stall_seconds,
         num_running=snapshot.num_running,
         num_waiting=len(snapshot.waiting),
         kv_tokens_used=snapshot.kv_tokens_used,
@@ -269,7 +269,7 @@ def engine_status(engine: RunningEngine, stall_seconds: float) -> EngineStatus:
         preemptions_total=snapshot.preemptions,
         failed_steps_total=snapshot.failed_steps,
         out_of_memory_steps_total=snapshot.out_of_memory_steps,
-        last_error=thread.last_error,
+        last_error=worker.last_error,
     )
 
 

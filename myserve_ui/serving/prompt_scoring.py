@@ -43,7 +43,7 @@ async def score_prompt(
         requests.insert(0, _request(engine, companion, _ignore, first_scored=len(companion)))
         requests = [replace(request, cache_prompt=False) for request in requests]
     begun: dict[int, float | None] = {}
-    async with StreamGroup(engine.thread.submit(requests, partial(_open_stream, engine))) as group:
+    async with StreamGroup(engine.worker.submit(requests, partial(_open_stream, engine))) as group:
         async for index, output in group.outputs():
             begun[index] = output.timings.scheduled
             if output.finish_reason is FinishReason.ERROR:
@@ -58,7 +58,7 @@ def _request(
         request_id=f"score-{uuid.uuid4().hex}",
         prompt_token_ids=tuple(token_ids),
         params=SamplingParams(temperature=0.0, max_tokens=0).resolve(SamplingDefaults()),
-        arrival=engine.thread.now(),
+        arrival=engine.worker.now(),
         on_logits=on_logits,
         first_scored=first_scored,
     )

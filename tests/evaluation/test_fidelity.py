@@ -97,7 +97,7 @@ async def test_noise_is_far_below_the_loss(service):
 @pytest.mark.parametrize("length", [20, 128, 200])
 async def test_noise_is_measured_in_batches_of_another_shape(service, length):
     engine = service._pool.engine("llama")
-    runner, shapes = engine.thread._engine.runner, []
+    runner, shapes = engine.worker._engine.runner, []
     forward = runner.forward
 
     def spy(batch):
@@ -116,7 +116,7 @@ async def test_noise_is_measured_in_batches_of_another_shape(service, length):
 async def test_noise_is_measured_without_a_neighbour_where_there_is_no_place_for_one(make_service, length):
     service = await make_service("llama", load=load, limits=EngineLimits(debug=True, max_num_seqs=1))
     engine = service._pool.engine("llama")
-    runner, shapes = engine.thread._engine.runner, []
+    runner, shapes = engine.worker._engine.runner, []
     forward = runner.forward
 
     def spy(batch):
@@ -142,7 +142,7 @@ async def test_values_that_are_not_numbers_end_a_report_with_a_sentence(service,
     name = {"base": "llama", "candidate": "rough"}[side]
     async for _progress in service.load(name):
         pass
-    runner = service._pool.engine(name).thread._engine.runner
+    runner = service._pool.engine(name).worker._engine.runner
     forward = runner.forward
 
     def broken(batch):
@@ -158,7 +158,7 @@ async def test_values_that_are_not_numbers_end_a_report_with_a_sentence(service,
 async def test_a_loss_beyond_all_bounds_ends_a_report_with_a_sentence(service):
     async for _progress in service.load("llama"):
         pass
-    runner = service._pool.engine("llama").thread._engine.runner
+    runner = service._pool.engine("llama").worker._engine.runner
     forward = runner.forward
     runner.forward = lambda batch: forward(batch) * 1e30
     with pytest.raises(GenerationFailedError, match=r"mean loss|no score"):

@@ -14,7 +14,7 @@ PATIENCE = 30.0
 
 def inject(service: ChatService, *faults: Fault) -> FaultyRunner:
     """Make the steps of the service's first engine go wrong; gives the wrapper, whose faults may be changed."""
-    engine = service._pool.engines()[0].thread._engine
+    engine = service._pool.engines()[0].worker._engine
     engine.runner = FaultyRunner(engine.runner, faults)
     return engine.runner
 

@@ -98,7 +98,7 @@ async def test_a_storm_of_200_who_leave_leaves_nothing_behind(make_service: Make
         async with asyncio.timeout(PATIENCE):
             await asyncio.gather(*(come_and_go(url) for _ in range(200)))
         await until(lambda: is_idle(service) and len(asyncio.all_tasks()) <= tasks)
-        assert not service._pool.engines()[0].thread._streams
+        assert not service._pool.engines()[0].worker._streams
         body = {"model": "llama", "messages": [{"role": "user", "content": "after"}], "temperature": 0}
         reply = await client.post(CHAT, json={**body, "max_tokens": 20})
         assert reply.json()["choices"][0]["message"]["content"] == expected

@@ -98,7 +98,7 @@ async def test_a_dead_engine_answers_503_everywhere_at_once(client: httpx2.Async
     inject(service, Fault(FaultKind.SLEEP, seconds=0.005))
     waiting = [asyncio.create_task(ask(client, max_tokens=400, ignore_eos=True)) for _ in range(20)]
     await until(lambda: engine_of(service).num_waiting > 0)
-    engine = service._pool.engines()[0].thread._engine
+    engine = service._pool.engines()[0].worker._engine
 
     def die() -> None:
         raise SystemExit
@@ -116,7 +116,7 @@ async def test_a_request_that_the_engine_cannot_take_in_fails_alone(
     client: httpx2.AsyncClient, service: ChatService
 ) -> None:
     expected = await text_of(client)
-    engine = service._pool.engines()[0].thread._engine
+    engine = service._pool.engines()[0].worker._engine
     take_in = engine.add
 
     def refuse_once(request: EngineRequest) -> None:

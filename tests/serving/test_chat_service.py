@@ -211,7 +211,7 @@ async def test_a_request_that_takes_too_long_is_ended_with_a_sentence(make_servi
 
 def break_forward(service, error, *, times=1):
     """Make the next forwards of the first engine raise."""
-    runner = service._pool.engines()[0].thread._engine.runner
+    runner = service._pool.engines()[0].worker._engine.runner
     original, left = runner.forward, [times]
 
     def forward(batch):
@@ -260,7 +260,7 @@ async def test_health_tells_a_load_from_readiness(make_service):
 async def test_a_stalled_engine_shows(make_service):
     service = await make_service("llama")
     service._stall_seconds = 0.0
-    runner = service._pool.engines()[0].thread._engine.runner
+    runner = service._pool.engines()[0].worker._engine.runner
     original, release = runner.forward, threading.Event()
 
     def forward(batch):

@@ -71,7 +71,7 @@ async def test_a_step_that_fails_on_one_side_leaves_the_other_running(make_servi
     service = await make_service("llama", "gpt2")
     async for _progress in service.load("gpt2"):
         pass
-    runner = service._pool.engine("gpt2").thread._engine.runner
+    runner = service._pool.engine("gpt2").worker._engine.runner
 
     def fail(batch):
         raise RuntimeError("boom")

@@ -108,7 +108,7 @@ async def test_a_model_that_made_way_in_spite_of_all_says_that_it_loads_again(se
     await load(service._pool, "qwen2")
     assert not is_loaded(service, "gpt2")
     with pytest.raises(ModelLoadingError, match="made way for another"):
-        engine.thread.submit([], lambda first: None)
+        engine.worker.submit([], lambda first: None)
 
 
 @pytest.mark.parametrize("what", PREPARING)

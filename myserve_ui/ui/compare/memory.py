@@ -17,7 +17,7 @@ from myserve_ui.errors import MyServeError
 from myserve_ui.evaluation.circumstances import find_peak_bytes
 from myserve_ui.evaluation.comparisons import Comparisons, Footprint
 from myserve_ui.evaluation.plain_words import FUSED_DTYPE
-from myserve_ui.serving.step_thread import on_own_thread
+from myserve_ui.serving.step_loop import on_own_thread
 from myserve_ui.ui.compare.memory_view import CONTEXT, MemorySide, memory_view
 from myserve_ui.ui.shared.events import QUIET, problem
 from myserve_ui.ui.shared.formatting import load_line

@@ -8,7 +8,7 @@ import weakref
 import pytest
 import torch
 
-from myserve_ui.serving.step_thread import StepThread, on_own_thread
+from myserve_ui.serving.step_loop import StepLoop, on_own_thread
 
 PATIENCE = 10.0
 
@@ -31,9 +31,9 @@ class Worker:
 def test_two_that_want_every_turn_alternate_on_one_thread():
     log = []
     first, second = Worker("a", 200, log), Worker("b", 200, log)
-    thread = StepThread("test")
-    thread.join(first)
-    thread.join(second)
+    loop = StepLoop("test")
+    loop.add(first)
+    loop.add(second)
     assert first.left.wait(PATIENCE)
     assert second.left.wait(PATIENCE)
     names = [name for name, _ in log]
@@ -44,17 +44,17 @@ def test_two_that_want_every_turn_alternate_on_one_thread():
 
 def test_one_that_wants_nothing_sleeps_until_it_is_woken():
     worker = Worker("a", 1, [], wants=False)
-    thread = StepThread("test")
-    thread.join(worker)
-    thread.wake()
+    loop = StepLoop("test")
+    loop.add(worker)
+    loop.wake()
     assert not worker.left.wait(0.05)
     worker.wants_turn = True
-    thread.wake()
+    loop.wake()
     assert worker.left.wait(PATIENCE)
 
 
 def test_who_is_not_in_a_turn_leaves_at_once_and_who_is_has_to_finish():
-    thread, in_turn, may_end = StepThread("test"), threading.Event(), threading.Event()
+    loop, in_turn, may_end = StepLoop("test"), threading.Event(), threading.Event()
 
     class Slow(Worker):
         def take_turn(self):
@@ -63,11 +63,11 @@ def test_who_is_not_in_a_turn_leaves_at_once_and_who_is_has_to_finish():
             return super().take_turn()
 
     slow, idle = Slow("slow", 1, []), Worker("idle", 1, [], wants=False)
-    slow_has_left, idle_has_left = thread.join(slow), thread.join(idle)
+    slow_has_left, idle_has_left = loop.add(slow), loop.add(idle)
     assert in_turn.wait(PATIENCE)
-    assert thread.leave(idle)
+    assert loop.leave(idle)
     assert idle_has_left.is_set()
-    assert not thread.leave(slow)
+    assert not loop.leave(slow)
     assert not slow_has_left.is_set()
     may_end.set()
     assert slow_has_left.wait(PATIENCE)
@@ -75,15 +75,15 @@ def test_who_is_not_in_a_turn_leaves_at_once_and_who_is_has_to_finish():
 
 
 def test_a_sleeping_thread_keeps_nothing_of_who_has_left():
-    thread, idle = StepThread("test"), Worker("idle", 1, [], wants=False)
-    thread.join(idle)
+    loop, idle = StepLoop("test"), Worker("idle", 1, [], wants=False)
+    loop.add(idle)
     for stays in (True, False):
         worker = Worker("a", 3, [])
-        has_left = thread.join(worker)
+        has_left = loop.add(worker)
         if stays:
             assert has_left.wait(PATIENCE)
         else:
-            thread.leave(worker)
+            loop.leave(worker)
         gone = weakref.ref(worker)
         del worker
         for _ in range(500):
@@ -91,27 +91,27 @@ def test_a_sleeping_thread_keeps_nothing_of_who_has_left():
                 break
             threading.Event().wait(0.01)
         assert gone() is None
-    thread.leave(idle)
+    loop.leave(idle)
 
 
 def test_a_turn_that_raises_ends_one_member_and_not_the_others():
-    thread, other = StepThread("test"), Worker("b", 300, [])
+    loop, other = StepLoop("test"), Worker("b", 300, [])
 
     class Broken(Worker):
         def take_turn(self):
             raise SystemExit
 
-    broken_has_left = thread.join(Broken("a", 1, []))
-    thread.join(other)
+    broken_has_left = loop.add(Broken("a", 1, []))
+    loop.add(other)
     assert broken_has_left.wait(PATIENCE)
     assert other.left.wait(PATIENCE)
 
 
 def test_the_thread_ends_with_its_last_member_and_begins_again_with_the_next():
-    thread = StepThread("ends")
+    loop = StepLoop("ends")
     for _ in range(3):
         worker = Worker("a", 2, [])
-        thread.join(worker)
+        loop.add(worker)
         assert worker.left.wait(PATIENCE)
     for running in threading.enumerate():
         if running.name == "steps-ends":
@@ -136,8 +136,8 @@ async def test_work_of_its_own_returns_or_raises_and_leaves_no_thread():
 def test_before_each_round_it_is_told_on_the_thread_that_steps():
     log = []
     worker = Worker("a", 3, log)
-    thread = StepThread("test", before_round=lambda: log.append(("round", threading.get_ident())))
-    thread.join(worker)
+    loop = StepLoop("test", before_round=lambda: log.append(("round", threading.get_ident())))
+    loop.add(worker)
     assert worker.left.wait(PATIENCE)
     assert [name for name, _ in log] == ["round", "a"] * 3
     assert len({ident for _, ident in log}) == 1
@@ -148,7 +148,7 @@ def test_what_fails_before_a_round_keeps_nobody_from_it():
         raise ValueError("no")
 
     worker = Worker("a", 3, [])
-    StepThread("test", before_round=fail).join(worker)
+    StepLoop("test", before_round=fail).add(worker)
     assert worker.left.wait(PATIENCE)
 
 

@@ -22,7 +22,7 @@ _Result = TypeVar("_Result")
 
 
 class Stepped(Protocol):
-    """What takes turns on a StepThread."""
+    """What takes turns on a StepLoop."""
 
     @property
     def wants_turn(self) -> bool: ...
@@ -32,7 +32,7 @@ class Stepped(Protocol):
         ...
 
 
-class StepThread:
+class StepLoop:
     """Gives a turn each to all who want one, round after round; sleeps while nobody does, ends when all have left."""
 
     def __init__(self, name: str, *, before_round: Callable[[], None] = lambda: None) -> None:
@@ -44,7 +44,7 @@ class StepThread:
         self._is_running = False
         self._stepping: Stepped | None = None
 
-    def join(self, member: Stepped) -> threading.Event:
+    def add(self, member: Stepped) -> threading.Event:
         """Let `member` take part from now on, until its turn says False or it leaves: then the event is set."""
         with self._changed:
             has_left = self._members[member] = threading.Event()

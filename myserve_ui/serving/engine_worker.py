@@ -24,7 +24,7 @@ from myserve_ui.errors import (
     ShuttingDownError,
 )
 from myserve_ui.serving.request_stream import RequestStream
-from myserve_ui.serving.step_thread import StepThread
+from myserve_ui.serving.step_loop import StepLoop
 
 logger = logging.getLogger(__name__)
 
@@ -52,14 +52,14 @@ class _Stop:
     """Ends the engine."""
 
 
-class EngineThread:
-    """Runs an engine on a StepThread. Every method but the private ones and the turns is for the event loop.
+class EngineWorker:
+    """Runs an engine on a StepLoop. Every method but the private ones and the turns is for the event loop.
 
     The engine is touched by that thread alone. Words to it go through one inbox; its outputs come back by
     `call_soon_threadsafe`, one call a step.
     """
 
-    def __init__(self, name: str, engine: Engine, *, max_waiting: int, step_thread: StepThread) -> None:
+    def __init__(self, name: str, engine: Engine, *, max_waiting: int, step_loop: StepLoop) -> None:
         self.name = name
         self.snapshot: EngineSnapshot = engine.snapshot()
         self.last_error: str | None = None
@@ -67,7 +67,7 @@ class EngineThread:
         self._end: MyServeError = EngineDeadError(ENGINE_DIED)
         self._engine = engine
         self._max_waiting = max_waiting
-        self._step_thread = step_thread
+        self._step_loop = step_loop
         self._loop = asyncio.get_running_loop()
         self._streams: dict[str, RequestStream] = {}
         self._idle = asyncio.Event()
@@ -77,7 +77,7 @@ class EngineThread:
         self._has_left: threading.Event | None = None
 
     def start(self) -> None:
-        self._has_left = self._step_thread.join(self)
+        self._has_left = self._step_loop.add(self)
 
     def now(self) -> float:
         """The engine's clock."""
@@ -139,7 +139,7 @@ class EngineThread:
 
         `reason` is told to whoever waits or asks later; without one the app shuts down.
         """
-        if self._has_left is not None and not self._step_thread.leave(self):
+        if self._has_left is not None and not self._step_loop.leave(self):
             self._send(_Stop())
             await asyncio.to_thread(self._has_left.wait, STOP_PATIENCE)
         self._die(reason or ShuttingDownError(CUT_OFF))
@@ -156,7 +156,7 @@ class EngineThread:
 
     def _send(self, message: _Add | _Abort | _Stop) -> None:
         self._inbox.put(message)
-        self._step_thread.wake()
+        self._step_loop.wake()
 
     # -- on the thread that steps ----------------------------------------------------------------------------------
 
