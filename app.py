@@ -9,7 +9,14 @@ from collections.abc import Sequence
 
 from myserve_ui.errors import MyServeError, SettingsError
 from myserve_ui.server.standard_streams import flush_streams, forgive_warnings, say, secure_streams
-from myserve_ui.settings import exposure_warning, folder_note, kubernetes_note, prepare_environment, read_settings
+from myserve_ui.settings import (
+    exposure_warning,
+    folder_note,
+    keep_docstrings,
+    kubernetes_note,
+    prepare_environment,
+    read_settings,
+)
 
 WRONG_SETTING = 2
 INTERRUPTED = 130
@@ -54,4 +61,5 @@ def leave(exit_code: int) -> None:
 
 
 if __name__ == "__main__":
+    keep_docstrings()
     leave(main(sys.argv[1:]))

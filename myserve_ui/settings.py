@@ -5,6 +5,8 @@ from __future__ import annotations
 import getpass
 import importlib.util
 import os
+import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,6 +42,9 @@ PATIENT_ENVIRONMENT = {"GOMP_SPINCOUNT": "20000"}
 """How often a thread of a product looks for the next one before it sleeps: for a fraction of a millisecond, longer
 than what comes between two products. By default it is for milliseconds, taken from whatever else there is to do."""
 
+DROPS_DOCSTRINGS = 2
+"""Of Python's levels of optimization."""
+OPTIMIZE = re.compile("-O+")
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 Origin = Annotated[str, Field(pattern=r"^(\*|https?://[^/,\s]+)$")]
@@ -186,6 +191,15 @@ def prepare_environment() -> None:
     _be_somebody()
     _stay_on_this_machine()
     os.umask(os.umask(0o077) & 0o077)  # whatever is kept from others: what this process makes, it can read
+
+
+def keep_docstrings() -> None:
+    """Start this process anew if Python was told to drop docstrings (-OO), which transformers builds its own from."""
+    if sys.flags.optimize < DROPS_DOCSTRINGS:
+        return
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONOPTIMIZE"}
+    first = next(index for index, word in enumerate([*sys.orig_argv[1:], ""], start=1) if not OPTIMIZE.fullmatch(word))
+    os.execve(sys.executable, [sys.executable, *sys.orig_argv[first:]], environment)
 
 
 def _be_somebody() -> None:

@@ -37,7 +37,7 @@ ARROWS: dict[str, set[str]] = {
     "speed_check": BELOW_SERVING | SERVICES | {"settings"},
     "server": BELOW_SERVING | SERVICES | {"settings", "model_settings", "api", "ui", "server"},
     "cli": WORDS | SERVICES | {"settings", "selftest", "speed_check", "server", "cli"},
-    "__main__": {"cli"},
+    "__main__": {"cli", "settings"},
     "app": WORDS | {"settings", "server"},
 }
 """Room -> the rooms it may import. Doors come through the services; rooms of one height never meet."""

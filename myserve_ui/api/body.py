@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from typing import Any
@@ -43,6 +44,8 @@ def _require_json_type(content_type: str | None) -> None:
 def _decode(body: bytes) -> str:
     if not body.strip():
         raise InvalidRequestError("The body is empty; send a JSON object.")
+    if body.startswith(codecs.BOM_UTF8):
+        raise InvalidRequestError("The body is not valid JSON: it begins with a byte order mark; send it without.")
     try:
         return body.decode("utf-8")
     except UnicodeDecodeError as error:

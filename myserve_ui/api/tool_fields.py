@@ -11,6 +11,7 @@ from pydantic import Field, PlainValidator, field_validator
 
 from myserve_ui.api.validation import describe, refusal
 from myserve_ui.api.wire_model import WireModel
+from myserve_ui.core.strict_json import read_json
 from myserve_ui.core.tools import MAX_TOOLS, MAX_TOOLS_BYTES, Tool, ToolCall, ToolChoice, ToolMode
 from myserve_ui.errors import InvalidRequestError
 
@@ -67,7 +68,7 @@ class CalledFunctionFields(WireModel):
     @classmethod
     def _are_an_object(cls, arguments: str) -> str:
         try:
-            value = json.loads(arguments)
+            value = read_json(arguments)
         except (ValueError, RecursionError):
             raise refusal(f"must be a JSON object written as a string, got {describe(arguments)}") from None
         if not isinstance(value, dict) or is_nested_deeper(value, MAX_NESTING):

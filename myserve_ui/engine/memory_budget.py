@@ -45,7 +45,7 @@ def plan_cache(
         raise NotEnoughMemoryError(
             f"The memory for keys and values is too small: {budget / 2**20:.0f} MiB, where one token takes "
             f"{kv_bytes_per_token / 2**10:.0f} KiB and {max_num_seqs} requests may run. "
-            "Raise kv_cache_gib or lower max_num_seqs."
+            "Raise --kv-cache-gib or lower --max-num-seqs."
         )
     max_model_len = min(context_length, longest // ROUND_TO * ROUND_TO)
     return CacheBudget(max_model_len, max(tokens, _rounded_up(max_model_len)))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import math
 import random
 from collections.abc import Iterator, Sequence as SequenceOf
 from contextlib import contextmanager
@@ -156,10 +157,10 @@ def check_row_runner(runner: ModelRunner, expected: Reference, vocab_size: int) 
 
 def _refuse_if_wrong(runner: ModelRunner | BlockRunner, difference: float, expected: Reference) -> None:
     architecture = type(runner.module).__name__
-    if not expected.logits[0].isfinite().all():
+    if math.isnan(difference) or not all(row.isfinite().all() for row in expected.logits):
         dtype = str(runner.dtype).removeprefix("torch.")
         way_out = (
-            "its weights are damaged: download or copy them again"
+            "its weights are damaged, download or copy them again; or its config.json asks for what cannot be computed"
             if runner.dtype is torch.float32
             else "load it with fp32 or bf16, and if that does not help, download or copy its weights again"
         )

@@ -111,7 +111,7 @@ def find_source(model: str) -> ModelSource:
     path = Path(model).expanduser()
     if path.suffix.lower() == ".gguf":
         return ModelSource(SourceKind.GGUF, path.stem, str(path))
-    if path.is_dir() or _is_written_as_path(model):
+    if path.exists() or _is_written_as_path(model):
         return ModelSource(SourceKind.FOLDER, path.resolve().name or "model", str(path))
     return ModelSource(SourceKind.HUB, model, model)
 

@@ -72,6 +72,8 @@ def read_checkpoint(folder: Path, name: str, *, trust_remote_code: bool) -> Chec
 
 
 def _read_config_file(folder: Path, name: str) -> dict[str, Any]:
+    if folder.is_file():
+        raise ModelLoadError(f"{name!r} is a file: give the folder that it is in, or a file that ends in .gguf.")
     if not folder.is_dir():
         raise ModelLoadError(f"There is no folder {name!r}: check --model or MYSERVE_MODEL.")
     try:

@@ -194,6 +194,8 @@ def _describe(
     memory = measure_memory(model)
     device = model.get_input_embeddings().weight.device
     served = options.tokenizers.serve(tokenizer.whole, vocab_size=vocab_size)
+    if (reason := served.why_no_chat()) is not None:
+        logger.warning("%s cannot chat. %s", entry.source.name, reason)
     info = replace(
         entry.info(),
         note=" ".join(filter(None, (entry.note, note_of_kept(memory)))) or None,

@@ -14,12 +14,12 @@ PROBES = ("zqfirst", "zqsecond", "zqthird")
 
 LOST = (
     "This model's chat template drops what the user says, as a string and as a list of parts alike, so a chat would "
-    "be answered without it: send text to /v1/completions, or set chat_template in the settings."
+    "be answered without it: send text to /v1/completions, or give another with --chat-template."
 )
 
 LOST_HERE = (
     "This model's chat template drops the last thing that the user says in this chat, so it would be answered without "
-    "it: send fewer messages, or set chat_template in the settings."
+    "it: send fewer messages, or give another with --chat-template."
 )
 
 Render = Callable[[Sequence[Message], frozenset[str]], str]

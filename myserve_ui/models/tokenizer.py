@@ -113,6 +113,16 @@ class HuggingFaceTokenizer:
         """Whose content the template wants as a list of parts, or why it cannot be used: found by trying once."""
         return find_roles_in_parts(lambda chat, in_parts: self._render_in(in_parts, chat, ()))
 
+    def why_no_chat(self) -> str | None:
+        """Why not even one word of a user can be rendered; None if it can, or if there is no template."""
+        if not self.has_chat_template:
+            return None
+        try:
+            self.render_chat([Message("user", "Hello")])
+        except InvalidRequestError as error:
+            return error.message
+        return None
+
     def _render(self, messages: Sequence[Message], tools: Sequence[Tool], continue_final_message: bool = False) -> str:
         in_parts = self._roles_in_parts
         return self._render_in(
@@ -135,14 +145,14 @@ class HuggingFaceTokenizer:
                 add_generation_prompt=not continue_final_message,
                 continue_final_message=continue_final_message,
             )
-        except jinja2.TemplateSyntaxError as error:
-            raise InvalidRequestError(
-                f"The model's chat template cannot be read ({_reason(error)}): send text to /v1/completions, or set "
-                "chat_template in the settings."
-            ) from error
         except jinja2.TemplateError as error:
+            if type(error) is jinja2.TemplateError:  # what a template raises by itself; others are its own mistakes
+                raise InvalidRequestError(
+                    f"The model's chat template refuses these messages: {_reason(error)}", param="messages"
+                ) from error
             raise InvalidRequestError(
-                f"The model's chat template refuses these messages: {_reason(error)}", param="messages"
+                f"The model's chat template cannot be used ({_reason(error).rstrip('.')}): send text to "
+                "/v1/completions, or give another with --chat-template."
             ) from error
         except Exception as error:  # the border of the template: what it computes with is the request's
             raise InvalidRequestError(

@@ -48,7 +48,7 @@ class Verdicts:
 
 def open_verdicts(folder: Path, cache: Path, circumstances: Mapping[str, object]) -> Verdicts:
     """Those of the model in `folder`, as it is loaded under `circumstances`: precision, dtype, kernels, device."""
-    files = sorted(path for pattern in CONTENT for path in folder.glob(pattern))
+    files = sorted(path for pattern in CONTENT for path in folder.glob(pattern) if path.is_file())
     stamps = [(path.name, stat.st_size, stat.st_mtime_ns, stat.st_ino) for path in files for stat in [path.stat()]]
     known = {"files": stamps, "versions": describe_versions(PACKAGES), **circumstances}
     digest = hashlib.sha256(json.dumps(known, sort_keys=True, default=str).encode()).hexdigest()

@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from fastapi import FastAPI
 
 from myserve_ui.api.door import add_api
-from myserve_ui.errors import ModelLoadError
+from myserve_ui.errors import ModelLoadError, ShuttingDownError
 from myserve_ui.server.browser_paths import is_browser_path
 from myserve_ui.server.page_gate import PageGate
 from myserve_ui.server.page_headers import PageHeaders
@@ -84,7 +84,7 @@ async def _load_default(service: ChatService) -> None:
             percent = 10 * int(10 * (progress.fraction or 0.0))
             if told != (told := (progress.stage, percent)):
                 logger.info("%s: %s%s", progress.model, progress.stage, f", {percent} %" if percent else "")
-    except ModelLoadError as error:
+    except (ModelLoadError, ShuttingDownError) as error:
         logger.debug("the default model was not loaded: %s", error)
     except Exception:
         logger.exception("the default model was not loaded")

@@ -64,8 +64,8 @@ class ToolCallReader:
         if self._body is not None:
             unfinished = self._body.finish()
             self._text += "" if unfinished is None else self._opening + unfinished
-        elif not self._awaits_closing and not (self._num_calls and self._unread.isspace()):
-            self._text += self._unread
+        elif not self._awaits_closing and not (self._num_calls and self._format.begin.startswith(self._unread.strip())):
+            self._text += self._unread  # behind a call, spaces and half a marker are markup of one that was cut
         self._unread = ""
         return self._take_news()
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import httpx2
+import psutil
 import pytest
 
 from tests.api.test_launcher import CHAT, ENDLESS, PATIENCE, ROOT, environment
@@ -106,6 +107,15 @@ async def test_a_full_disk_under_the_output_and_a_terminal_that_closes_cut_no_an
             assert refused.json()["error"]["code"] == "shutting_down"
             rest = [line async for line in lines if line]
         assert rest[-1] == "data: [DONE]"
+        assert await ended(running) == 0
+
+
+async def test_python_that_drops_docstrings_is_started_again_without(tmp_path: Path) -> None:
+    env = environment(tmp_path, PYTHONOPTIMIZE="2", MYSERVE_SHUTDOWN_GRACE="1")
+    async with surrounded(env, cwd=ROOT) as (running, client):
+        await serves(client)
+        assert "PYTHONOPTIMIZE" not in psutil.Process(running.pid).environ()
+        running.send_signal(signal.SIGTERM)
         assert await ended(running) == 0
 
 

@@ -177,6 +177,7 @@ HARMLESS: dict[str, Break] = {
         lambda t: t.update({"model.layers.0.self_attn.k_scale": torch.ones(1)})
     ),
     "a bias of zeros": change_tensors(lambda t: t.update({UP.replace("weight", "bias"): torch.zeros(96)})),
+    "sampling defaults that are a link to nowhere": dangle("generation_config.json"),
     "an attention that is not here": set_in(CONFIG, attn_implementation="flash_attention_2"),
 }
 
@@ -185,6 +186,28 @@ HARMLESS: dict[str, Break] = {
 def test_what_is_harmless_is_served_as_before(whole, folder, how):
     how(folder)
     assert torch.equal(logits(load(folder)), logits(load(whole)))
+
+
+def test_a_file_in_a_folders_place_is_told_from_a_folder_that_is_missing(folder):
+    for name, words in ((WEIGHTS, "is a file: give the folder"), ("nothing", "There is no folder")):
+        entry = build_catalog(model=str(folder / name), precision="full", device="cpu").default
+        with pytest.raises(ModelLoadError, match=words):
+            load_model(entry, options=LoadOptions(cache=folder.parent / "cache"))
+
+
+@pytest.mark.parametrize(
+    ("template", "words"),
+    [
+        ("{% for m in messages %}{{ m.content {% endfor %}", "cannot be used (expected token 'end of print statement'"),
+        ("{{ messages[0].foo.bar.baz }}", "cannot be used ('dict object' has no attribute 'foo')"),
+        ("{{ raise_exception('no chats here') }}", "refuses these messages: no chats here"),
+    ],
+)
+def test_a_template_that_can_render_nothing_is_told_when_the_model_loads(folder, caplog, template, words):
+    (folder / "chat_template.jinja").write_text(template)
+    load(folder)
+    (told,) = [record.getMessage() for record in caplog.records if "cannot chat" in record.getMessage()]
+    assert words in told
 
 
 def test_files_that_are_not_read_are_not_counted(folder):

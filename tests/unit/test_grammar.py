@@ -203,6 +203,15 @@ def test_what_cannot_be_enforced_is_refused(schema):
     assert len(refused.value.message) < 400
 
 
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [(r"\bfoo\b", "a border of a word"), ("(?=a)b", "looks ahead"), (r"(a)\1", "refers back"), ("(", "no regular")],
+)
+def test_a_pattern_that_cannot_be_kept_to_is_named(pattern, words):
+    with pytest.raises(InvalidRequestError, match=words):
+        compile_schema({"type": "string", "pattern": pattern})
+
+
 def test_a_pattern_with_many_states_costs_no_more_than_what_is_written():
     grammar = compile_schema({"type": "string", "pattern": "^(a|b)*a(a|b){200}$"})
     assert takes(grammar, b'"' + b"a" * 201 + b'"')

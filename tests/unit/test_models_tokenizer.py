@@ -116,7 +116,7 @@ def test_a_template_that_refuses_is_quoted(tokenizer):
 def test_a_template_that_is_broken_is_not_blamed_on_the_messages(hf_tokenizer):
     hf_tokenizer.chat_template = "{% for message in %}"
     broken = HuggingFaceTokenizer(hf_tokenizer, vocab_size=VOCAB_SIZE)
-    with pytest.raises(InvalidRequestError, match=r"template cannot be read .* set chat_template"):
+    with pytest.raises(InvalidRequestError, match=r"template cannot be used .* --chat-template"):
         broken.render_chat([Message("user", "Hello")])
 
 

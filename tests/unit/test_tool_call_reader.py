@@ -156,6 +156,12 @@ def test_no_marker_leaks_from_a_held_call_that_the_length_cut(cut):
     assert not reader.has_only_whole_calls
 
 
+@pytest.mark.parametrize("cut", ["\n", "\n<", " <tool", "<tool_call"])
+def test_no_marker_leaks_that_is_cut_behind_a_call(cut):
+    for reader in (held_reader(), checked_reader()):
+        assert joined(read(reader, [call() + cut])) == ("", [PARIS])
+
+
 LLAMA_ANSWERS = {
     "a call": ('{"name": "weather", "parameters": {"city": "Paris"}}', "", [PARIS]),
     "a call between spaces": ('\n {"name": "weather", "parameters": {"city": "Paris"}}\n', "", [PARIS]),
