@@ -179,7 +179,12 @@ def retype_a_tensor(folder: Path, rng: random.Random) -> bool:
 
 def spoil_a_tensor(folder: Path, rng: random.Random) -> bool:
     value = rng.choice((float("nan"), float("inf"), float("-inf")))
-    _change_tensors(folder, rng, lambda tensors, name: tensors[name].view(-1).__setitem__(0, value))
+
+    def spoil(tensors: dict[str, torch.Tensor], name: str) -> None:
+        if tensors[name].is_floating_point():  # another break may have made whole numbers of it
+            tensors[name].view(-1)[0] = value
+
+    _change_tensors(folder, rng, spoil)
     return False
 
 
