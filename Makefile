@@ -41,10 +41,10 @@ selftest: .venv/run.stamp ## does the engine say what plain generate says? MODEL
 	@exec $(PY) -m myserve_ui.selftest $(OPTIONS)
 
 bench: .venv/run.stamp ## speed to reach and speed reached, beside rivals; ARGS="--url llama.cpp=http://..." adds one
-	@exec $(PY) -m myserve_ui goals $(OPTIONS)
+	@exec $(PY) -m benchmarks goals $(OPTIONS)
 
 bench-gpu: .venv/run.stamp ## on a machine with an NVIDIA GPU: is the CUDA path right, and how fast? MODEL= and ARGS= as above
-	@exec $(PY) -m myserve_ui.gpu_check $(OPTIONS)
+	@exec $(PY) -m benchmarks gpu $(OPTIONS)
 
 check: .venv/dev.stamp ## lint, format and types; changes no file
 	@set -x

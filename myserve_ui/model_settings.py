@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from myserve_ui.models.catalog import Catalog, build_catalog
-from myserve_ui.models.hub import Hub
-from myserve_ui.models.loader import LoadOptions
+from myserve_ui.models.loading.hub import Hub
+from myserve_ui.models.loading.loader import LoadOptions
 from myserve_ui.serving.engine_builder import EngineLimits
 from myserve_ui.settings import Settings
 

@@ -18,7 +18,7 @@ from myserve_ui.errors import MyServeError
 from myserve_ui.model_settings import catalog_of, load_options
 from myserve_ui.models.baseline import generate_plainly
 from myserve_ui.models.loaded_model import LoadedModel
-from myserve_ui.models.loader import load_model
+from myserve_ui.models.loading.loader import load_model
 from myserve_ui.serving.engine_builder import EngineLimits, build_engine
 from myserve_ui.settings import Settings, prepare_environment, read_settings
 

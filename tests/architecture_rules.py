@@ -12,7 +12,7 @@ PACKAGE = "myserve_ui"
 MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_PARAMETERS = 300, 50, 5
 
 WORDS = {"core", "errors"}
-BELOW_SERVING = WORDS | {"kernels", "engine", "models"}
+BELOW_SERVING = WORDS | {"kernels", "engine", "tools", "models"}
 SERVICES = {"serving", "evaluation", "bench"}
 ARROWS: dict[str, set[str]] = {
     "errors": set(),
@@ -23,86 +23,62 @@ ARROWS: dict[str, set[str]] = {
     "core": WORDS,
     "kernels": WORDS | {"kernels"},
     "engine": WORDS | {"kernels", "engine"},
-    "models": WORDS | {"kernels", "models"},
+    "tools": WORDS | {"tools"},
+    "models": WORDS | {"kernels", "tools", "models"},
     "serving": BELOW_SERVING | {"serving"},
     "evaluation": BELOW_SERVING | {"serving", "evaluation"},
     "bench": BELOW_SERVING | {"serving", "bench"},
-    "api": WORDS | SERVICES | {"settings", "api"},
+    "api": WORDS | SERVICES | {"tools", "settings", "api"},
     "ui": WORDS | SERVICES | {"settings", "ui"},
     "model_settings": WORDS | {"models", "serving", "settings"},
     "llm": BELOW_SERVING | {"serving", "settings", "model_settings"},
     "__init__": {"core", "settings", "llm"},
     "selftest": BELOW_SERVING | SERVICES | {"settings", "model_settings"},
-    "gpu_check": BELOW_SERVING | SERVICES | {"settings", "selftest"},
-    "speed_check": BELOW_SERVING | SERVICES | {"settings"},
     "server": BELOW_SERVING | SERVICES | {"settings", "model_settings", "api", "ui", "server"},
-    "cli": WORDS | SERVICES | {"settings", "selftest", "speed_check", "server", "cli"},
+    "cli": WORDS | SERVICES | {"settings", "selftest", "server", "cli"},
     "__main__": {"cli", "settings"},
     "app": WORDS | {"settings", "server"},
+    "benchmarks": BELOW_SERVING | SERVICES | {"settings", "model_settings", "selftest", "server", "cli"},
 }
 """Room -> the rooms it may import. Doors come through the services; rooms of one height never meet."""
 
 TENSOR_FILES = {
-    "attention",
-    "block_attention",
-    "block_cache",
-    "block_layout",
-    "block_runner",
-    "cuda_recorder",
-    "decode_graphs",
-    "device_copies",
-    "echo_runner",
-    "engine",
-    "flash_block_kernel",
-    "grammar",
-    "kv_cache",
-    "length_check",
-    "logit_adjustments",
-    "logprobs",
-    "mask_reading",
-    "memory_budget",
-    "memory_errors",
-    "model_runner",
-    "module_call",
-    "module_errors",
-    "plain_block_kernel",
-    "ranked_draw",
-    "sampler",
-    "self_check",
-    "sequence_rotary",
-    "temperature",
+    *("blocks/attention", "blocks/cache", "blocks/cuda_recorder", "blocks/decode_graphs", "blocks/flash_kernel"),
+    *("blocks/layout", "blocks/plain_kernel", "blocks/runner", "device_copies", "echo_runner", "engine"),
+    *("grammars/masks", "memory_budget", "module/call", "module/errors", "module/length_check", "module/mask_reading"),
+    *("module/memory_errors", "module/self_check", "module/sequence_rotary", "module/temperature"),
+    *("rows", "sampling"),
 }
-"""Files of engine/ that may import torch; the others count tokens and blocks only."""
+"""Files and folders of engine/ that may import torch; the others count tokens and blocks only."""
 
-OWN_THREADS = ("devices", "loader", "rivals", "window_batcher")
-"""Files of models/ that have threads."""
 BESIDE_THE_LOOP = {
     *("serving", "evaluation/fidelity", "bench/benchmark_service", "ui/benchmark/history", "ui/benchmark/run"),
-    *("cli/goals_command", "cli/rivals_command", "server/page_gate", "server/rival_app"),
-    *("models/rivals", "models/window_batcher"),
+    *("server/page_gate", "benchmarks"),
 }
 """Where a slow call may be put on a thread of asyncio's own."""
+
+TRANSFORMERS_FILES = ("rows/attention", "blocks/attention", "module/mask_reading")
 
 HOMES: dict[str, set[str]] = {
     "threading": {"serving"},
     "_thread": {"serving"},
     "multiprocessing": {"serving"},
-    "concurrent": {"serving", "server/page_gate", *(f"models/{name}" for name in OWN_THREADS)},
+    "concurrent": {"serving", "server/page_gate", "models/devices", "models/loading/loader", "benchmarks"},
     "gradio": {"ui", "server"},
     "gradio_client": {"ui", "server"},
-    "fastapi": {"api", "server"},
+    "fastapi": {"api", "server", "benchmarks"},
     "starlette": {"api", "server"},
-    "uvicorn": {"app", "server"},
-    "transformers": {"kernels", "models", "engine/attention", "engine/block_attention", "engine/mask_reading"},
+    "uvicorn": {"app", "server", "benchmarks"},
+    "transformers": {"kernels", "models", "benchmarks", *(f"engine/{name}" for name in TRANSFORMERS_FILES)},
     "tokenizers": {"models"},
-    "bitsandbytes": {"models", "engine/attention"},
+    "bitsandbytes": {"models", "engine/rows/attention"},
     "accelerate": {"models"},
     "gguf": {"models"},
     "llguidance": {
-        *(f"engine/grammar_{name}" for name in ("compiler", "matcher", "trial", "vocabulary")),
-        "serving/grammar_worker",
+        *(f"engine/grammars/{name}" for name in ("compiler", "matcher", "trial", "vocabulary")),
+        "serving/grammars/worker",
     },
-    "rich": {"cli"},
+    "rich": {"cli", "benchmarks"},
     "safetensors": {"models"},
     "filelock": {"models"},
     "huggingface_hub": {"models"},
@@ -113,12 +89,12 @@ HOMES: dict[str, set[str]] = {
         "evaluation",
         "bench",
         "selftest",
-        "gpu_check",
+        "benchmarks",
         *(f"engine/{name}" for name in TENSOR_FILES),
     },
-    "argparse": {"setting_sources", "selftest", "bench", "cli"},
+    "argparse": {"setting_sources", "selftest", "bench", "cli", "benchmarks"},
 }
-"""Top-level module -> the rooms (or room/file) that may import it."""
+"""Top-level module -> the rooms, folders or files that may import it."""
 
 NAMES_THAT_SAY_NOTHING = {"utils", "helpers", "common", "misc"}
 PRINTERS = {"app", "selftest", "gpu_check", "commands", "__main__"}
@@ -179,19 +155,19 @@ class Module:
 
     @property
     def room(self) -> str:
-        """The folder under the package, or the file's own name if it stands beside the folders."""
+        """The folder under the package, or the file's own name if it stands beside the folders; benchmarks is one."""
         parts = self.path.with_suffix("").parts
         return parts[1] if parts[0] == PACKAGE and len(parts) > 1 else parts[0]
 
     @property
-    def full_place(self) -> str:
-        """The path below the package, without its ending: ui/benchmark/run."""
-        return "/".join(self.path.with_suffix("").parts[1:])
-
-    @property
     def place(self) -> str:
-        """room/file, to say more exactly where it stands."""
-        return f"{self.room}/{self.path.stem}"
+        """Below the package, or below the repository for what is not in it, without its ending: ui/benchmark/run."""
+        parts = self.path.with_suffix("").parts
+        return "/".join(parts[1:] if parts[0] == PACKAGE else parts)
+
+    def stands_in(self, places: Iterable[str]) -> bool:
+        """Whether the file, or a folder it is in, is one of `places`."""
+        return any(f"{self.place}/".startswith(f"{place}/") for place in places)
 
 
 def imports(module: Module) -> Iterator[str]:
@@ -225,7 +201,7 @@ def keeps_libraries_at_home(module: Module) -> Iterator[str]:
     """A library of HOMES is imported by its own rooms alone."""
     for name in imports(module):
         homes = HOMES.get(name.split(".")[0])
-        if homes is not None and not homes & {module.room, module.place}:
+        if homes is not None and not module.stands_in(homes):
             yield f"{module.place} must not import {name}; only {', '.join(sorted(homes))} may"
 
 
@@ -240,7 +216,7 @@ def keeps_core_to_the_standard_library(module: Module) -> Iterator[str]:
 
 def puts_work_beside_the_loop_where_it_may(module: Module) -> Iterator[str]:
     """asyncio.to_thread and run_in_executor are called by rooms and files of BESIDE_THE_LOOP alone."""
-    if {module.room, module.full_place} & BESIDE_THE_LOOP:
+    if module.stands_in(BESIDE_THE_LOOP):
         return
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Attribute) and node.attr in ("to_thread", "run_in_executor"):
@@ -285,10 +261,10 @@ def stays_small(module: Module) -> Iterator[str]:
 def takes_few_parameters(module: Module) -> Iterator[str]:
     """At most five, not counting self and cls.
 
-    Free of it are handlers in ui/, whose parameters are the values of components, and engine/attention, whose
+    Free of it are handlers in ui/, whose parameters are the values of components, and engine/rows/attention, whose
     signatures transformers dictates.
     """
-    if module.room == "ui" or module.place == "engine/attention":
+    if module.room == "ui" or module.place == "engine/rows/attention":
         return
     for function in _functions(module):
         arguments = function.args

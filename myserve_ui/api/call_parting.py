@@ -9,7 +9,7 @@ from dataclasses import replace
 from myserve_ui.api.answer_pieces import Piece
 from myserve_ui.api.token_alignment import AlignedToken
 from myserve_ui.core.outputs import FinishReason
-from myserve_ui.serving.tool_call_reader import AnswerDelta, ToolCallReader
+from myserve_ui.tools.call_reader import AnswerDelta, ToolCallReader
 
 TOOL_CALLS = "tool_calls"
 """How a choice ended that wants something called."""

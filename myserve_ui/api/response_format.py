@@ -8,7 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from myserve_ui.api.validation import describe, refusal
 from myserve_ui.api.wire_model import WireModel
-from myserve_ui.core.structured_output import StructuredOutput
+from myserve_ui.core.schemas.structured_output import StructuredOutput
 
 
 class JsonSchemaFields(WireModel):

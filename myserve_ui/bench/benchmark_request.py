@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from myserve_ui.bench.client import Target
+from myserve_ui.bench.client.client import Target
 from myserve_ui.bench.loads import Load, refuse_twice
 from myserve_ui.bench.salt import fresh_salt
 from myserve_ui.bench.summary import Limits, server_limits

@@ -11,14 +11,14 @@ from typing import Any
 import torch
 
 from myserve_ui.bench.benchmark_request import BenchmarkRequest, NamedTarget
-from myserve_ui.bench.client import NO_KEY, Target
-from myserve_ui.bench.client_overhead import measure_client_overhead
-from myserve_ui.bench.machine_facts import PACKAGES, describe_machine
-from myserve_ui.bench.machine_speed import measure_machine
-from myserve_ui.bench.roofline import MachineSpeed, ModelRoofline, count_sequences_that_fit, find_cost
-from myserve_ui.bench.run_comparison import compare_runs
-from myserve_ui.bench.run_store import RunListing, RunStore
-from myserve_ui.bench.server_facts import ask_models, choose_targets
+from myserve_ui.bench.client.client import NO_KEY, Target
+from myserve_ui.bench.client.overhead import measure_client_overhead
+from myserve_ui.bench.client.server_facts import ask_models, choose_targets
+from myserve_ui.bench.documents.comparison import compare_runs
+from myserve_ui.bench.documents.store import RunListing, RunStore
+from myserve_ui.bench.machine.facts import PACKAGES, describe_machine
+from myserve_ui.bench.machine.speed import measure_machine
+from myserve_ui.bench.roofline.roofline import MachineSpeed, ModelRoofline, count_sequences_that_fit, find_cost
 from myserve_ui.bench.sweep import CARD_POINTS, Surroundings, Sweep, SweepProgress
 from myserve_ui.core.model_info import ModelInfo
 from myserve_ui.core.versions import describe_versions

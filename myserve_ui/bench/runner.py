@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 
 import httpx2
 
-from myserve_ui.bench.client import Target, send
+from myserve_ui.bench.client.client import Target, send
+from myserve_ui.bench.client.records import Outcome, RequestRecord
 from myserve_ui.bench.loads import Arrival, ClosedLoop, Load, OpenLoop, Ramp
-from myserve_ui.bench.records import Outcome, RequestRecord
 from myserve_ui.bench.salt import fresh_salt
 from myserve_ui.bench.workload import PlannedRequest, Workload
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from myserve_ui.bench.records import Outcome, RequestRecord
+from myserve_ui.bench.client.records import Outcome, RequestRecord
 from myserve_ui.errors import InvalidRequestError
 
 SHARES = {"p50": 50, "p90": 90, "p95": 95, "p99": 99}

@@ -12,14 +12,14 @@ from typing import Any
 import httpx2
 
 from myserve_ui.bench.benchmark_request import BenchmarkRequest, NamedTarget
-from myserve_ui.bench.document import begin_document
+from myserve_ui.bench.client.records import Outcome, RequestRecord
+from myserve_ui.bench.client.server_split import ServerTimes, read_server_times
+from myserve_ui.bench.documents.comparison import compare_rows_within
+from myserve_ui.bench.documents.document import begin_document
+from myserve_ui.bench.documents.rows import make_row, relative_records, write_record
 from myserve_ui.bench.loads import Load, load_words
-from myserve_ui.bench.records import Outcome, RequestRecord
-from myserve_ui.bench.roofline import ModelRoofline
-from myserve_ui.bench.rows import make_row, relative_records, write_record
-from myserve_ui.bench.run_comparison import compare_rows_within
+from myserve_ui.bench.roofline.roofline import ModelRoofline
 from myserve_ui.bench.runner import RunPlan, RunProgress, run_benchmark
-from myserve_ui.bench.server_split import ServerTimes, read_server_times
 
 Clock = Callable[[], float]
 CARD_POINTS = ((1, 0), (1, 1024), (8, 1024), (32, 1024))

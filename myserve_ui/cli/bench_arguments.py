@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from myserve_ui.bench.benchmark_request import BenchmarkRequest, NamedTarget
-from myserve_ui.bench.client import FIXED_LENGTH, NO_KEY, Target
+from myserve_ui.bench.client.client import FIXED_LENGTH, NO_KEY, Target
 from myserve_ui.bench.loads import ClosedLoop, Load, OpenLoop, Ramp, refuse_twice
 from myserve_ui.bench.prompt_file import read_prompts
 from myserve_ui.bench.summary import parse_limits
@@ -19,7 +19,7 @@ from myserve_ui.errors import InvalidRequestError
 
 NAMED_URL = re.compile(r"(?:(?P<name>[^=/#]+)=)?(?P<url>[^#]+)(?:#(?P<model>.+))?", re.DOTALL)
 DEFAULT_CONCURRENCY = "1,4,16"
-REQUESTS, RIVAL_REQUESTS = 64, 16
+REQUESTS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +56,14 @@ class BenchArguments:
         )
 
 
-def read_bench_arguments(arguments: Sequence[str]) -> BenchArguments:
-    """Raises InvalidRequestError for what cannot be understood; --help prints and exits."""
-    options, rest = _parser().parse_known_args(arguments)
+def read_bench_arguments(arguments: Sequence[str], parser: argparse.ArgumentParser | None = None) -> BenchArguments:
+    """Raises InvalidRequestError for what cannot be understood; --help prints and exits.
+
+    `parser` may know more than `bench_parser`; one that sets `starts_app` starts the app beside every --url.
+    """
+    options, rest = (parser or bench_parser()).parse_known_args(arguments)
     servers = tuple(_read_server(url, options) for url in options.url)
-    starts_app = options.rivals or not servers
+    starts_app = options.starts_app or not servers
     if rest and not starts_app:
         raise InvalidRequestError(f"{rest[0]} is no option of bench; settings are for the app that it starts itself.")
     settings = (*rest, *(("--model", options.model) if options.model and starts_app else ()))
@@ -75,8 +78,12 @@ def read_bench_arguments(arguments: Sequence[str]) -> BenchArguments:
     )
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = make_parser("bench", "How fast, for how many, and how far from the machine's limit; one JSON document.")
+def bench_parser(
+    name: str = "bench", what: str = "How fast, for how many, and how far from the machine's limit; one JSON document."
+) -> argparse.ArgumentParser:
+    """The options of a benchmark; what else a command takes is added to it."""
+    parser = make_parser(name, what)
+    parser.set_defaults(starts_app=False)
     _add_whom(parser)
     _add_loads(parser)
     _add_work(parser)
@@ -102,8 +109,6 @@ def _add_whom(parser: argparse.ArgumentParser) -> None:
         default=True,
         help="ask for answers of exactly the length; some servers refuse the field",
     )
-    group.add_argument("--rivals", action="store_true", help="meet plain generate and others, in rounds")
-    group.add_argument("--rounds", type=int, default=3, metavar="N", help="rounds with --rivals (%(default)s)")
 
 
 def _add_loads(parser: argparse.ArgumentParser) -> None:
@@ -119,9 +124,7 @@ def _add_loads(parser: argparse.ArgumentParser) -> None:
 
 def _add_work(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("requests")
-    group.add_argument(
-        "--requests", type=int, metavar="N", help=f"for each load ({REQUESTS}, {RIVAL_REQUESTS} with --rivals)"
-    )
+    group.add_argument("--requests", type=int, default=REQUESTS, metavar="N", help="for each load (%(default)s)")
     group.add_argument("--input-len", default="32", metavar="N|LOW:HIGH", help="tokens of a prompt (%(default)s)")
     group.add_argument("--output-len", default="32", metavar="N|LOW:HIGH", help="tokens of an answer (%(default)s)")
     group.add_argument("--prompts", metavar="FILE", help="prompts, one a line or ShareGPT-like JSON")
@@ -170,7 +173,7 @@ def _read_server(text: str, options: argparse.Namespace) -> NamedServer:
     if match is None:
         raise InvalidRequestError(f"--url is [NAME=]URL[#MODEL], got {text[:80]!r}.", param="url")
     extra = FIXED_LENGTH if options.ignore_eos else {}
-    url, model = match["url"].rstrip("/"), match["model"] or ("" if options.rivals else options.model)
+    url, model = match["url"].rstrip("/"), match["model"] or ("" if options.starts_app else options.model)
     return NamedServer(Target(url, model, options.api_key or NO_KEY, extra), match["name"] or "")
 
 
@@ -197,15 +200,9 @@ def _open(text: str | None, option: str, burstiness: float) -> tuple[OpenLoop, .
     return tuple(OpenLoop(rate, burstiness) for rate in split_numbers(text or "", option))
 
 
-def _requests(options: argparse.Namespace) -> int:
-    if options.requests is None:
-        return RIVAL_REQUESTS if options.rivals else REQUESTS
-    return int(options.requests)
-
-
 def _read_workload(options: argparse.Namespace) -> Workload:
     return Workload(
-        num_requests=_requests(options),
+        num_requests=options.requests,
         prompt_tokens=parse_lengths(options.input_len),
         output_tokens=parse_lengths(options.output_len),
         prompts=read_prompts(Path(options.prompts)) if options.prompts else (),

@@ -12,16 +12,16 @@ from typing import Any
 from rich.console import Console
 
 from myserve_ui.bench.benchmark_request import BenchmarkRequest, NamedTarget
-from myserve_ui.bench.client import NO_KEY, Target
-from myserve_ui.bench.document import read_document
-from myserve_ui.bench.local_machine import measure_for, surroundings_of
-from myserve_ui.bench.run_comparison import compare_runs
-from myserve_ui.bench.run_store import RUNS_FOLDER, RunStore
-from myserve_ui.bench.server_facts import ask_models, choose_targets, wait_until_ready
+from myserve_ui.bench.client.client import NO_KEY, Target
+from myserve_ui.bench.client.server_facts import ask_models, choose_targets, wait_until_ready
+from myserve_ui.bench.documents.comparison import compare_runs
+from myserve_ui.bench.documents.document import read_document
+from myserve_ui.bench.documents.store import RUNS_FOLDER, RunStore
+from myserve_ui.bench.machine.local import measure_for, surroundings_of
 from myserve_ui.bench.sweep import Surroundings, Sweep
 from myserve_ui.cli.bench_arguments import BenchArguments
 from myserve_ui.cli.bench_tables import circumstances, comparison_table, comparison_words, results_table
-from myserve_ui.cli.processes import Bench, running_app
+from myserve_ui.cli.processes import OnReady, running_app
 from myserve_ui.cli.terminal import ProgressLine, progress_line, run_until_stopped
 from myserve_ui.errors import GenerationFailedError, InvalidRequestError
 from myserve_ui.settings import Settings
@@ -100,14 +100,14 @@ async def open_own_app(
     asked: BenchArguments,
     settings: Settings,
     line: ProgressLine,
-    bench: Bench | None = None,
+    on_ready: OnReady | None = None,
     *,
     with_page: bool = True,
 ) -> AsyncIterator[tuple[NamedTarget, ...]]:
     """The app in a process of its own, and the targets of the precisions that are asked for; see running_app."""
     line.show("starting the app")
     key = settings.api_key[0].get_secret_value() if settings.api_key else NO_KEY
-    async with running_app(asked.settings, bench, with_page=with_page) as url:
+    async with running_app(asked.settings, on_ready, with_page=with_page) as url:
         yield await targets_of(Target(f"{url}/v1", "", key), asked.precisions, "")
 
 

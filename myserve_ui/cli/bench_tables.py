@@ -8,8 +8,8 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
+from myserve_ui.bench.documents.row_words import cached_words, lengths_words, prompt_words, salt_words, tpot_words
 from myserve_ui.bench.loads import load_words, read_load
-from myserve_ui.bench.row_words import cached_words, lengths_words, prompt_words, salt_words, tpot_words
 
 NOTHING = "–"
 METHOD = "times in ms, percentiles by nearest rank (* of fewer than 100 requests)"

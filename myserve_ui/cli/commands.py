@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,25 +17,31 @@ from myserve_ui.settings import prepare_environment, read_settings
 
 HELD_OUT_TEXT = Path(__file__).resolve().parents[2] / "assets" / "held_out.txt"
 FAILED, MISUSED, STOPPED = 1, 2, 130
-CHOICES = "fidelity, perplexity, bench, goals, roofline or selftest"
+CHOICES = "fidelity, perplexity, bench, roofline or selftest"
 USAGE = (
     "python -m myserve_ui COMMAND\n"
     "  fidelity    what a cheaper precision costs on a text\n"
     "  perplexity  perplexity of one model on a text\n"
-    "  bench       how fast, for how many, how far from the machine's limit; --rivals: compared with what\n"
-    "  goals       what should be reached on a CPU, and what was, beside the rivals\n"
+    "  bench       how fast, for how many, how far from the machine's limit\n"
     "  roofline    what a decode step takes at least, here or on any device\n"
-    "  rival       serves a baseline for bench --rivals\n"
     "  selftest    does the engine say what plain generate says?\n"
     "Each lists its options with --help."
 )
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a command; the process's exit code: 0 done, 1 failed, 2 not understood, 130 stopped. Errors are sentences."""
+    """Run a command of `python -m myserve_ui`; see run_command."""
+    return run_command(_run, arguments)
+
+
+def run_command(run: Callable[[str, list[str]], int], arguments: Sequence[str]) -> int:
+    """The exit code of `run` with a command and its arguments: 0 done, 1 failed, 2 not understood, 130 stopped.
+
+    Errors are sentences on standard error.
+    """
     name, *rest = arguments or ("",)
     try:
-        return _run_and_flush(name, rest)
+        return _run_and_flush(run, name, rest)
     except (InvalidRequestError, SettingsError) as error:
         tell(error.message)
         return MISUSED
@@ -47,10 +53,10 @@ def main(arguments: Sequence[str]) -> int:
         return STOPPED
 
 
-def _run_and_flush(name: str, arguments: list[str]) -> int:
-    """As `_run`; a reader who has left, as `head` does, is no error to speak of."""
+def _run_and_flush(run: Callable[[str, list[str]], int], name: str, arguments: list[str]) -> int:
+    """As `run`; a reader who has left, as `head` does, is no error to speak of."""
     try:
-        exit_code = _run(name, arguments)
+        exit_code = run(name, arguments)
         sys.stdout.flush()
         return exit_code
     except BrokenPipeError:
@@ -72,12 +78,8 @@ def _run(name: str, arguments: list[str]) -> int:
         _report(read_perplexity_arguments(arguments), "perplexity")
     elif name == "bench":
         _bench(arguments)
-    elif name == "goals":
-        _goals(arguments)
     elif name == "roofline":
         _roofline(arguments)
-    elif name == "rival":
-        _rival(arguments)
     elif name == "selftest":
         from myserve_ui.selftest import main as selftest  # late, as below
 
@@ -98,7 +100,7 @@ def _report(asked: ReportArguments, kind: str) -> None:
     from myserve_ui.server.service_builder import build_services
 
     document = asyncio.run(make_report(build_services(settings), getattr(Comparisons, kind), asked, text, tell))
-    _deliver(document, asked.json)
+    deliver(document, asked.json)
 
 
 def _bench(arguments: list[str]) -> None:
@@ -109,25 +111,9 @@ def _bench(arguments: list[str]) -> None:
     settings = read_settings(asked.settings)
     prepare_environment()
     from myserve_ui.cli.bench_command import run_bench
-    from myserve_ui.cli.rivals_command import run_rivals, scenarios_of
-    from myserve_ui.cli.terminal import make_console, run_until_stopped
+    from myserve_ui.cli.terminal import make_console
 
-    if asked.options.rivals:
-        scenarios = scenarios_of(asked)
-        document = run_until_stopped(run_rivals(asked, settings, make_console(), scenarios=scenarios))
-        _deliver(document, asked.options.json)
-    else:
-        run_bench(asked, settings, make_console(), lambda found: _deliver(found, asked.options.json))
-
-
-def _goals(arguments: list[str]) -> None:
-    prepare_environment()
-    from myserve_ui.cli.goals_command import check_goals, read_goals_arguments
-    from myserve_ui.cli.terminal import make_console, run_until_stopped
-
-    options, asked, settings = read_goals_arguments(arguments)
-    check_json_file(options.json)
-    _deliver(run_until_stopped(check_goals(options, asked, settings, make_console())), options.json)
+    run_bench(asked, settings, make_console(), lambda found: deliver(found, asked.options.json))
 
 
 def _roofline(arguments: list[str]) -> None:
@@ -147,19 +133,11 @@ def _roofline(arguments: list[str]) -> None:
         services = build_services(settings)
         document = measure(services.benchmarks, services.chat, console)
     show(document, console)
-    _deliver(document, options.json)
+    deliver(document, options.json)
 
 
-def _rival(arguments: list[str]) -> None:
-    kind, *rest = arguments or ("",)
-    prepare_environment()
-    settings = read_settings(rest)
-    from myserve_ui.server.rival_app import serve_rival
-
-    serve_rival(kind, settings, lambda line: print(line, flush=True))
-
-
-def _deliver(document: dict[str, Any], path: str | None) -> None:
+def deliver(document: dict[str, Any], path: str | None) -> None:
+    """One line of JSON on standard output, and in the file at `path` if there is one."""
     line = json.dumps(document, allow_nan=False)
     print(line, flush=True)
     write_json_file(path, line)

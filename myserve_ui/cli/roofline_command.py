@@ -11,8 +11,8 @@ from typing import Any
 from rich.console import Console
 
 from myserve_ui.bench.benchmark_service import BenchmarkService
-from myserve_ui.bench.calculator import ModelShape, calculate_roofline, parse_count
-from myserve_ui.bench.device_table import DEVICES, Device, find_device
+from myserve_ui.bench.roofline.calculator import ModelShape, calculate_roofline, parse_count
+from myserve_ui.bench.roofline.device_table import DEVICES, Device, find_device
 from myserve_ui.cli.bench_tables import roofline_lines, roofline_table
 from myserve_ui.cli.parsing import make_parser
 from myserve_ui.cli.terminal import progress_line

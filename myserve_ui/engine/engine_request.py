@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from myserve_ui.core.sampling_params import SamplingParams
-from myserve_ui.engine.grammar_compiler import CompiledGrammar
+from myserve_ui.engine.grammars.compiler import CompiledGrammar
 
 OnLogits = Callable[[Any], None]
 """Called on the engine's thread with a tensor [rows, vocab_size], float32, for the next `rows` scored tokens."""

@@ -8,7 +8,7 @@ import psutil
 import torch
 
 from myserve_ui.core.container_limits import read_container_limits
-from myserve_ui.engine.block_tables import BLOCK_SIZE
+from myserve_ui.engine.blocks.tables import BLOCK_SIZE
 from myserve_ui.errors import NotEnoughMemoryError
 
 CPU_SHARE, CUDA_SHARE = 0.3, 0.9

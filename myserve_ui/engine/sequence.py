@@ -12,7 +12,7 @@ from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState, U
 from myserve_ui.core.timings import RequestTimings
 from myserve_ui.engine.detokenizer import Detokenizer
 from myserve_ui.engine.engine_request import EngineRequest
-from myserve_ui.engine.grammar_matcher import Matcher
+from myserve_ui.engine.grammars.matcher import Matcher
 from myserve_ui.engine.stop_checker import StopChecker
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from myserve_ui.core.model_info import LoadState, ModelInfo
-from myserve_ui.models.byte_tokenizer import BOS_TOKEN_ID, EOS_TOKEN_ID, ByteTokenizer
 from myserve_ui.models.loaded_model import LoadedModel
+from myserve_ui.models.tokenizers.byte_tokenizer import BOS_TOKEN_ID, EOS_TOKEN_ID, ByteTokenizer
 
 ECHO_NAME = "echo"
 ECHO_CONTEXT_LENGTH = 8192

@@ -10,7 +10,7 @@ from myserve_ui.core.memory_report import MemoryReport
 from myserve_ui.core.model_info import ModelInfo
 from myserve_ui.core.sampling_params import SamplingDefaults
 from myserve_ui.core.tokenizer import Tokenizer
-from myserve_ui.models.verdicts import Verdicts
+from myserve_ui.models.loading.verdicts import Verdicts
 
 
 @dataclass(frozen=True, eq=False)

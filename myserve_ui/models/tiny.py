@@ -24,8 +24,8 @@ from transformers import (
 )
 
 from myserve_ui.core.model_info import LoadState, ModelInfo
-from myserve_ui.models.byte_tokenizer import BOS_TOKEN_ID, EOS_TOKEN_ID, ByteTokenizer
 from myserve_ui.models.loaded_model import LoadedModel
+from myserve_ui.models.tokenizers.byte_tokenizer import BOS_TOKEN_ID, EOS_TOKEN_ID, ByteTokenizer
 
 CONTEXT_LENGTH = 512
 VOCAB_SIZE = 320

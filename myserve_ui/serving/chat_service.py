@@ -20,7 +20,7 @@ from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.errors import SHUTTING_DOWN, InvalidRequestError, ShuttingDownError
 from myserve_ui.serving.engine_pool import EnginePool, RunningEngine, engine_status
 from myserve_ui.serving.engine_worker import first_output
-from myserve_ui.serving.grammar_workshop import GrammarWorkshop
+from myserve_ui.serving.grammars.workshop import GrammarWorkshop
 from myserve_ui.serving.request_checks import (
     check_continuation,
     check_encoded_ids,

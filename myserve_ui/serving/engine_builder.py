@@ -7,22 +7,28 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from myserve_ui.core.sampling_params import SamplingParams
-from myserve_ui.engine.block_attention import BlockKernel
-from myserve_ui.engine.block_runner import BlockRunner
-from myserve_ui.engine.cuda_recorder import CudaRecorder
-from myserve_ui.engine.decode_graphs import Recorder
+from myserve_ui.engine.blocks.attention import BlockKernel
+from myserve_ui.engine.blocks.cuda_recorder import CudaRecorder
+from myserve_ui.engine.blocks.decode_graphs import Recorder
+from myserve_ui.engine.blocks.flash_kernel import FlashKernel, choose_kernel
+from myserve_ui.engine.blocks.runner import BlockRunner
 from myserve_ui.engine.echo_runner import EchoRunner
 from myserve_ui.engine.engine import Engine, EngineConfig, Host
-from myserve_ui.engine.flash_block_kernel import FlashKernel, choose_kernel
-from myserve_ui.engine.grammar import Background
+from myserve_ui.engine.grammars.masks import Background
 from myserve_ui.engine.memory_budget import plan_cache
-from myserve_ui.engine.model_runner import ModelRunner, Runner
-from myserve_ui.engine.module_errors import NOT_GIVEN, explain_module_errors
-from myserve_ui.engine.ranked_draw import draw_from_nucleus
-from myserve_ui.engine.self_check import Reference, check_row_runner, check_runner, reference_logits, tolerance_of
+from myserve_ui.engine.module.errors import NOT_GIVEN, explain_module_errors
+from myserve_ui.engine.module.self_check import (
+    Reference,
+    check_row_runner,
+    check_runner,
+    reference_logits,
+    tolerance_of,
+)
+from myserve_ui.engine.rows.runner import ModelRunner, Runner
+from myserve_ui.engine.sampling.ranked_draw import draw_from_nucleus
 from myserve_ui.errors import ModelLoadError
+from myserve_ui.models.cpu.row_ladders import find_row_ladders
 from myserve_ui.models.loaded_model import LoadedModel
-from myserve_ui.models.row_ladders import find_row_ladders
 from myserve_ui.serving.context_check import Context, settle_context
 
 logger = logging.getLogger(__name__)

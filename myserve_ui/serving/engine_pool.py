@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from myserve_ui.core.model_info import EngineStatus, LoadProgress, LoadState, ModelInfo
 from myserve_ui.engine.engine import Engine
-from myserve_ui.engine.grammar_compiler import GrammarCompiler
+from myserve_ui.engine.grammars.compiler import GrammarCompiler
 from myserve_ui.errors import (
     ModelLoadError,
     ModelLoadingError,

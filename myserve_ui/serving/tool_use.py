@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from myserve_ui.core.requests import ChatRequest
-from myserve_ui.core.structured_output import StructuredOutput
+from myserve_ui.core.schemas.structured_output import StructuredOutput
 from myserve_ui.core.tokenizer import Tokenizer
 from myserve_ui.core.tool_call_output import MAX_CALLS, CallableFunction, ToolCallOutput
 from myserve_ui.core.tool_format import ToolFormat
 from myserve_ui.core.tools import Tool, ToolMode
 from myserve_ui.errors import InvalidRequestError
-from myserve_ui.serving.call_bodies import CallBody, CheckedBody, HeldBody
-from myserve_ui.serving.tool_call_reader import ToolCallReader
+from myserve_ui.tools.call_bodies import CallBody, CheckedBody, HeldBody
+from myserve_ui.tools.call_reader import ToolCallReader
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState, U
 from myserve_ui.core.requests import ChatRequest, CompletionRequest
 from myserve_ui.core.timings import RequestTimings
 from myserve_ui.errors import ModelNotFoundError, MyServeError
-from myserve_ui.models.byte_tokenizer import ByteTokenizer
+from myserve_ui.models.tokenizers.byte_tokenizer import ByteTokenizer
 from myserve_ui.serving.service_metrics import ServiceMetrics
 from myserve_ui.serving.tool_use import ToolUse
 

@@ -10,7 +10,7 @@ import openai
 import pytest
 
 from myserve_ui.core.outputs import FinishReason
-from myserve_ui.core.structured_output import StructuredOutput
+from myserve_ui.core.schemas.structured_output import StructuredOutput
 from myserve_ui.core.tool_format import ToolFormat
 from myserve_ui.core.tools import ToolCall, ToolChoice, ToolMode
 from myserve_ui.serving.tool_use import ToolUse

@@ -9,8 +9,8 @@ from typing import Any
 
 import httpx2
 
-from myserve_ui.bench.client import Target, send
-from myserve_ui.bench.records import RequestRecord
+from myserve_ui.bench.client.client import Target, send
+from myserve_ui.bench.client.records import RequestRecord
 from myserve_ui.bench.workload import PlannedRequest
 
 TARGET = Target("http://foreign/v1", "m")

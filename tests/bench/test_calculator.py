@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from myserve_ui.bench.calculator import ModelShape, calculate_roofline, parse_count
-from myserve_ui.bench.device_table import DEVICES, Device, find_device
+from myserve_ui.bench.roofline.calculator import ModelShape, calculate_roofline, parse_count
+from myserve_ui.bench.roofline.device_table import DEVICES, Device, find_device
 from myserve_ui.errors import InvalidRequestError
 
 SHAPE = ModelShape(parameters=7_000_000_000, layers=32, kv_heads=8, head_dim=128)

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from myserve_ui import gpu_check
-from myserve_ui.bench.decode_speed import WARM_STEPS, DecodeLoad, DecodeSpeed, measure_decode
-from myserve_ui.bench.roofline import MachineSpeed, ModelCost
+from benchmarks import gpu_check
+from benchmarks.decode_speed import WARM_STEPS, DecodeLoad, DecodeSpeed, measure_decode
+from myserve_ui.bench.roofline.roofline import MachineSpeed, ModelCost
 from myserve_ui.models.baseline import generate_plainly
 from myserve_ui.models.memory import measure_memory
 from myserve_ui.models.regret import measure_regret

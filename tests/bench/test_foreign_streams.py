@@ -7,9 +7,9 @@ import zlib
 import httpx2
 import pytest
 
-from myserve_ui.bench.chat_stream import BROKE_OFF, NO_JSON, NO_USAGE, OTHER_SHAPE
+from myserve_ui.bench.client.chat_stream import BROKE_OFF, NO_JSON, NO_USAGE, OTHER_SHAPE
+from myserve_ui.bench.client.records import Outcome
 from myserve_ui.bench.loads import ClosedLoop
-from myserve_ui.bench.records import Outcome
 from myserve_ui.bench.runner import RunPlan, run_benchmark
 from myserve_ui.bench.summary import summarise
 from myserve_ui.bench.workload import Lengths, Workload

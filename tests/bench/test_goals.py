@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from myserve_ui.bench.goals import (
+from benchmarks.goals import (
     CONTINUOUS,
     GENERATE,
     MIXED,

@@ -5,8 +5,8 @@ import asyncio
 import httpx2
 import pytest
 
-from myserve_ui.bench.client import Target
-from myserve_ui.bench.rivals import Contestant, Match, Scenario, run_match, summarise_rounds
+from benchmarks.rivals.match import Contestant, Match, Scenario, run_match, summarise_rounds
+from myserve_ui.bench.client.client import Target
 from myserve_ui.bench.workload import Lengths
 from tests.bench.scripted_server import Script, ScriptedServer
 

@@ -8,8 +8,8 @@ import json
 import pytest
 import torch
 
-from myserve_ui.bench.machine_speed import Effort, measure_machine
-from myserve_ui.bench.roofline import (
+from myserve_ui.bench.machine.speed import Effort, measure_machine
+from myserve_ui.bench.roofline.roofline import (
     MachineSpeed,
     ModelCost,
     count_sequences_that_fit,

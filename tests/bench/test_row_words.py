@@ -2,7 +2,7 @@
 
 import pytest
 
-from myserve_ui.bench.row_words import mean_prompt_tokens, prompt_words, tpot_words
+from myserve_ui.bench.documents.row_words import mean_prompt_tokens, prompt_words, tpot_words
 
 ROWS = [{"completed": 3, "prompt_tokens": 100}, {"completed": 1, "prompt_tokens": 41}]
 

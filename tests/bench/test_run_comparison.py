@@ -3,12 +3,12 @@
 import pytest
 
 from myserve_ui.bench.benchmark_request import BenchmarkRequest, NamedTarget
-from myserve_ui.bench.client import Target
-from myserve_ui.bench.document import begin_document
+from myserve_ui.bench.client.client import Target
+from myserve_ui.bench.client.records import Outcome, RequestRecord
+from myserve_ui.bench.documents.comparison import compare_runs
+from myserve_ui.bench.documents.document import begin_document
+from myserve_ui.bench.documents.rows import make_row, write_record
 from myserve_ui.bench.loads import ClosedLoop
-from myserve_ui.bench.records import Outcome, RequestRecord
-from myserve_ui.bench.rows import make_row, write_record
-from myserve_ui.bench.run_comparison import compare_runs
 from myserve_ui.bench.summary import Limits
 from myserve_ui.bench.workload import Workload
 from myserve_ui.errors import InvalidRequestError

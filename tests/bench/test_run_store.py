@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from myserve_ui.bench.benchmark_request import BenchmarkRequest, NamedTarget
-from myserve_ui.bench.client import Target
-from myserve_ui.bench.document import begin_document, read_document
+from myserve_ui.bench.client.client import Target
+from myserve_ui.bench.client.records import Outcome, RequestRecord
+from myserve_ui.bench.documents.document import begin_document, read_document
+from myserve_ui.bench.documents.rows import make_row, write_record
+from myserve_ui.bench.documents.store import RunStore
 from myserve_ui.bench.loads import ClosedLoop
-from myserve_ui.bench.records import Outcome, RequestRecord
-from myserve_ui.bench.rows import make_row, write_record
-from myserve_ui.bench.run_store import RunStore
 from myserve_ui.bench.summary import Limits
 from myserve_ui.bench.workload import Workload
 from myserve_ui.errors import InvalidRequestError

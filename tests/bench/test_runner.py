@@ -5,10 +5,10 @@ import asyncio
 import httpx2
 import pytest
 
-from myserve_ui.bench.chat_stream import NO_USAGE
-from myserve_ui.bench.client import Target
+from myserve_ui.bench.client.chat_stream import NO_USAGE
+from myserve_ui.bench.client.client import Target
+from myserve_ui.bench.client.records import Outcome
 from myserve_ui.bench.loads import ClosedLoop, OpenLoop, Ramp
-from myserve_ui.bench.records import Outcome
 from myserve_ui.bench.runner import RunPlan, run_benchmark
 from myserve_ui.bench.summary import summarise
 from myserve_ui.bench.workload import Lengths, Workload

@@ -3,10 +3,10 @@
 import httpx2
 import pytest
 
-from myserve_ui.bench.bounded_answer import status_words
-from myserve_ui.bench.client import Target
-from myserve_ui.bench.local_machine import _place_of
-from myserve_ui.bench.server_facts import Listing, ask_models, choose_targets
+from myserve_ui.bench.client.bounded_answer import status_words
+from myserve_ui.bench.client.client import Target
+from myserve_ui.bench.client.server_facts import Listing, ask_models, choose_targets
+from myserve_ui.bench.machine.local import _place_of
 from myserve_ui.core.model_info import LoadState, ModelInfo
 from myserve_ui.errors import InvalidRequestError, ModelNotFoundError
 

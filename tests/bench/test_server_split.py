@@ -3,8 +3,8 @@
 import httpx2
 import pytest
 
-from myserve_ui.bench.client import Target
-from myserve_ui.bench.server_split import parse_server_times, read_server_times
+from myserve_ui.bench.client.client import Target
+from myserve_ui.bench.client.server_split import parse_server_times, read_server_times
 
 
 def metrics(scale: float, model: str = "m") -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from myserve_ui.bench.records import Outcome, RequestRecord, share_out
+from myserve_ui.bench.client.records import Outcome, RequestRecord, share_out
 from myserve_ui.bench.summary import Limits, count_errors, is_good, percentiles_ms, summarise
 
 

@@ -6,11 +6,11 @@ import json
 import pytest
 
 from myserve_ui.bench.benchmark_request import BenchmarkRequest, NamedTarget
-from myserve_ui.bench.client import Target
-from myserve_ui.bench.document import SHAPE, read_document, records_of
+from myserve_ui.bench.client.client import Target
+from myserve_ui.bench.documents.document import SHAPE, read_document, records_of
+from myserve_ui.bench.documents.rows import make_row
 from myserve_ui.bench.loads import ClosedLoop, OpenLoop, Ramp
-from myserve_ui.bench.roofline import MachineSpeed, ModelCost, ModelRoofline
-from myserve_ui.bench.rows import make_row
+from myserve_ui.bench.roofline.roofline import MachineSpeed, ModelCost, ModelRoofline
 from myserve_ui.bench.summary import Limits
 from myserve_ui.bench.sweep import Surroundings, Sweep, run_sweep
 from myserve_ui.bench.workload import Lengths, Workload

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from myserve_ui import speed_check
-from myserve_ui.bench.turn_speed import QUESTION, compare_last_turn, time_to_first_token
+from benchmarks import speed_check
+from benchmarks.turn_speed import QUESTION, compare_last_turn, time_to_first_token
 from myserve_ui.engine.engine import Engine, EngineConfig
 from myserve_ui.settings import Settings
 from tests.support.fakes import ScriptedRunner, decode_bytes, says

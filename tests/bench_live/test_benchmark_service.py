@@ -10,9 +10,9 @@ import pytest
 
 from myserve_ui.bench.benchmark_request import BenchmarkRequest
 from myserve_ui.bench.benchmark_service import BenchmarkService, OwnDoor
+from myserve_ui.bench.documents.store import RunStore
 from myserve_ui.bench.loads import ClosedLoop
-from myserve_ui.bench.roofline import MachineSpeed
-from myserve_ui.bench.run_store import RunStore
+from myserve_ui.bench.roofline.roofline import MachineSpeed
 from myserve_ui.bench.workload import Lengths, Workload
 from myserve_ui.errors import InvalidRequestError, ModelNotFoundError, OverloadedError
 from tests.api.live import serve_door

@@ -2,7 +2,7 @@
 
 import pytest
 
-from myserve_ui.bench.client_overhead import drive_ready_server, measure_client_overhead
+from myserve_ui.bench.client.overhead import drive_ready_server, measure_client_overhead
 from myserve_ui.bench.summary import summarise
 
 

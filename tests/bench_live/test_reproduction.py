@@ -11,10 +11,10 @@ from dataclasses import replace
 import pytest
 
 from myserve_ui.bench.benchmark_request import BenchmarkRequest, NamedTarget
-from myserve_ui.bench.client import Target
-from myserve_ui.bench.document import begin_document
+from myserve_ui.bench.client.client import Target
+from myserve_ui.bench.documents.document import begin_document
+from myserve_ui.bench.documents.reproduction import as_command, as_curl, as_gradio_client
 from myserve_ui.bench.loads import ClosedLoop, OpenLoop, Ramp
-from myserve_ui.bench.reproduction import as_command, as_curl, as_gradio_client
 from myserve_ui.bench.summary import Limits, interactive_limits
 from myserve_ui.bench.workload import Lengths, Workload
 from myserve_ui.cli.bench_arguments import read_bench_arguments

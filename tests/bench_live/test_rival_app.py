@@ -11,15 +11,15 @@ import httpx2
 import pytest
 import uvicorn
 
-from myserve_ui.bench.client import Target, send
+from benchmarks.rivals.app import create_rival_app
+from benchmarks.rivals.baselines import RIVALS
+from myserve_ui.bench.client.client import Target, send
 from myserve_ui.bench.loads import ClosedLoop
 from myserve_ui.bench.runner import RunPlan, run_benchmark
 from myserve_ui.bench.workload import Lengths, Workload
 from myserve_ui.core.requests import Message
 from myserve_ui.models.baseline import generate_without_cache
-from myserve_ui.models.rivals import RIVALS
 from myserve_ui.models.tiny import build_tiny_loaded_model
-from myserve_ui.server.rival_app import create_rival_app
 
 NO_END: frozenset[int] = frozenset()
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from myserve_ui.bench.document import read_document
+from benchmarks.__main__ import main as run_benchmarks
+from myserve_ui.bench.documents.document import read_document
 from myserve_ui.cli.commands import main
 from myserve_ui.cli.json_file import check_json_file
 from myserve_ui.settings import Settings
@@ -122,8 +123,7 @@ def test_a_server_that_is_not_there_is_counts_and_one_sentence(capsys) -> None:
         (["--url", URL, "--model", "m", "--concurrency", "1,1"], "The load of 1 at once is named 2 times"),
         (["--prot", "1"], "--prot is not an option"),
         (["--compare", "20200101-000000-abcd", "x"], "There is no run"),
-        (["--rivals", "--rate", "1"], "--rivals takes --concurrency"),
-        (["--rivals", "--rounds", "0"], "--rounds must be in"),
+        (["--rivals"], "--rivals is not an option"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_exit_code_2(words: list[str], sentence: str, capsys) -> None:
@@ -131,6 +131,20 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(words: list[str], sentence: s
     printed = capsys.readouterr()
     assert sentence in printed.err.strip().splitlines()[-1]
     assert printed.out == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["rivals", "--rate", "1"], "rivals takes --concurrency"),
+        (["rivals", "--rounds", "0"], "--rounds must be in"),
+        (["rival", "banana"], "There is no rival 'banana'"),
+        (["bench"], "choose goals, rivals, rival or gpu"),
+    ],
+)
+def test_a_mistake_beside_the_package_is_one_sentence_too(words: list[str], sentence: str, capsys) -> None:
+    assert run_benchmarks(words) == 2
+    assert sentence in capsys.readouterr().err.strip().splitlines()[-1]
 
 
 def test_an_empty_prompt_file_is_one_sentence(tmp_path: Path, capsys) -> None:

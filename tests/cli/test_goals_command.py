@@ -6,16 +6,16 @@ import io
 
 from rich.console import Console
 
-from myserve_ui.bench.goals import Goal
-from myserve_ui.cli.commands import main
-from myserve_ui.cli.goals_command import goals_table, read_goals_arguments
+from benchmarks.__main__ import main
+from benchmarks.goals import Goal
+from benchmarks.goals_command import goals_table, read_goals_arguments
 
 
 def test_full_and_int4_play_beside_the_rivals_and_another_server():
     options, asked, settings = read_goals_arguments(
         ["--rounds", "2", "--url", "llama.cpp=http://127.0.0.1:8080/v1#m", "--threads", "2"]
     )
-    assert (options.scale, asked.options.rivals, asked.options.rounds) == (1, True, 2)
+    assert (options.scale, asked.options.starts_app, asked.options.rounds) == (1, True, 2)
     assert asked.precisions == ("full", "int4")
     assert [(server.name, server.target.model) for server in asked.servers] == [("llama.cpp", "m")]
     assert settings.threads == 2

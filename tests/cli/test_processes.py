@@ -7,7 +7,8 @@ import sys
 
 import psutil
 
-from myserve_ui.cli.processes import ROOT, RUN_COMMAND, Bench, _announced, _process
+from benchmarks.rivals.processes import RUN_COMMAND, TurnOrder
+from myserve_ui.cli.processes import ROOT, announced_address, running_process
 
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(60)"]
 
@@ -22,35 +23,35 @@ async def stops(process: asyncio.subprocess.Process, *, stopped: bool) -> bool:
 
 
 async def test_only_the_one_whose_turn_it_is_may_run():
-    bench = Bench()
+    turns = TurnOrder()
     first, second = [await asyncio.create_subprocess_exec(*SLEEPER, start_new_session=True) for _ in range(2)]
     try:
-        bench.add("http://127.0.0.1:1", first)
-        bench.add("http://127.0.0.1:2", second)
-        bench.let_play("http://127.0.0.1:2/v1")
+        turns.add("http://127.0.0.1:1", first)
+        turns.add("http://127.0.0.1:2", second)
+        turns.let_play("http://127.0.0.1:2/v1")
         assert await stops(first, stopped=True)
         assert await stops(second, stopped=False)
-        bench.let_play("http://elsewhere/v1")
+        turns.let_play("http://elsewhere/v1")
         assert await stops(second, stopped=True)
-        bench.let_all_play()
+        turns.let_all_play()
         assert await stops(first, stopped=False)
         assert await stops(second, stopped=False)
     finally:
         for process in (first, second):
             process.kill()
             await process.wait()
-    bench.let_all_play()  # of those that are gone, nothing is asked
+    turns.let_all_play()  # of those that are gone, nothing is asked
 
 
 async def test_what_is_started_runs_where_the_command_was_given(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     script = "import os; print('ready:', os.getcwd(), flush=True)"
-    async with _process([sys.executable, "-c", script]) as (process, words):
-        assert await _announced(process, words) == str(tmp_path)
+    async with running_process([sys.executable, "-c", script]) as (process, words):
+        assert await announced_address(process, words) == str(tmp_path)
 
 
 async def test_the_package_is_found_from_any_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    async with _process([sys.executable, "-c", RUN_COMMAND, str(ROOT), "--help"]) as (process, _words):
+    async with running_process([sys.executable, "-c", RUN_COMMAND, str(ROOT), "--help"]) as (process, _words):
         output, _ = await process.communicate()
-        assert (process.returncode, b"python -m myserve_ui COMMAND" in output) == (0, True)
+        assert (process.returncode, b"python -m benchmarks COMMAND" in output) == (0, True)

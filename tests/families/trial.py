@@ -16,7 +16,7 @@ from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.models.baseline import generate_plainly
 from myserve_ui.models.catalog import CatalogEntry, ModelSource, SourceKind
 from myserve_ui.models.loaded_model import LoadedModel
-from myserve_ui.models.loader import LoadOptions, load_model
+from myserve_ui.models.loading.loader import LoadOptions, load_model
 from myserve_ui.serving.engine_builder import EngineLimits, build_engine
 from tests.families.tiny_configs import tiny_config
 from tests.support.tiny_checkpoint import build_tiny_tokenizer

@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
-from myserve_ui.core.structured_output import StructuredOutput
+from myserve_ui.core.schemas.structured_output import StructuredOutput
 from myserve_ui.errors import InvalidRequestError
-from myserve_ui.serving import grammar_workshop
 from myserve_ui.serving.chat_service import ChatService
+from myserve_ui.serving.grammars import workshop as grammar_workshop
 from tests.api.live import serve_door
 from tests.conftest import MakeService, chat_request
 from tests.faults.injection import PATIENCE, inject, is_idle, until

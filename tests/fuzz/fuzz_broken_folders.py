@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from myserve_ui.errors import ModelLoadError
 from myserve_ui.models.catalog import build_catalog
 from myserve_ui.models.loaded_model import LoadedModel
-from myserve_ui.models.loader import LoadOptions, load_model
+from myserve_ui.models.loading.loader import LoadOptions, load_model
 from tests.support.broken_folders import INDEX, shard
 from tests.support.tiny_checkpoint import save_tiny_model
 

@@ -18,7 +18,7 @@ from myserve_ui.core.outputs import FinishReason, RequestOutput
 from myserve_ui.core.sampling_params import SamplingDefaults, SamplingParams
 from myserve_ui.engine.engine import Engine, EngineConfig
 from myserve_ui.engine.engine_request import EngineRequest
-from myserve_ui.engine.model_runner import ModelRunner
+from myserve_ui.engine.rows.runner import ModelRunner
 from myserve_ui.engine.scheduler import ScheduledBatch
 from myserve_ui.engine.sequence_faults import is_fault
 from myserve_ui.models.tiny import build_tiny_model

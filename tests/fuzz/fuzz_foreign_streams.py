@@ -15,10 +15,10 @@ from typing import Any
 
 import httpx2
 
-from myserve_ui.bench.chat_stream import HIDDEN_PROMPT_TOKENS, bounds_for
+from myserve_ui.bench.client.chat_stream import HIDDEN_PROMPT_TOKENS, bounds_for
+from myserve_ui.bench.client.records import Outcome, RequestRecord
+from myserve_ui.bench.documents.rows import make_row, read_record, relative_records, write_record
 from myserve_ui.bench.loads import ClosedLoop
-from myserve_ui.bench.records import Outcome, RequestRecord
-from myserve_ui.bench.rows import make_row, read_record, relative_records, write_record
 from myserve_ui.bench.summary import Limits
 from tests.bench.foreign_server import ask
 from tests.bench.virtual_time import VirtualTimeLoop

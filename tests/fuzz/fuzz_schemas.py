@@ -12,13 +12,13 @@ from typing import Any
 
 import jsonschema_rs
 
-from myserve_ui.core.structured_output import StructuredOutput
+from myserve_ui.core.schemas.structured_output import StructuredOutput
 from myserve_ui.core.tool_call_output import CallableFunction, ToolCallOutput
 from myserve_ui.core.tool_format import ToolFormat
-from myserve_ui.engine.grammar_compiler import CompiledGrammar, GrammarCompiler
-from myserve_ui.engine.grammar_matcher import Matcher
+from myserve_ui.engine.grammars.compiler import CompiledGrammar, GrammarCompiler
+from myserve_ui.engine.grammars.matcher import Matcher
 from myserve_ui.errors import InvalidRequestError
-from myserve_ui.models.byte_tokenizer import EOS_TOKEN_ID, ByteTokenizer
+from myserve_ui.models.tokenizers.byte_tokenizer import EOS_TOKEN_ID, ByteTokenizer
 
 Schema = dict[str, Any] | bool
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from myserve_ui.core.requests import Message
 from myserve_ui.errors import InvalidRequestError
-from myserve_ui.models.tokenizer import HuggingFaceTokenizer
+from myserve_ui.models.tokenizers.tokenizer import HuggingFaceTokenizer
 from tests.support.tiny_checkpoint import build_tiny_tokenizer
 
 BEGIN, END = "{{ '<|im_start|>' + message['role'] + '\\n' }}", "{{ '<|im_end|>\\n' }}"

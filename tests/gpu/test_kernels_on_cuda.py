@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from myserve_ui.engine.block_cache import LayerBlocks
-from myserve_ui.engine.block_tables import BLOCK_SIZE
-from myserve_ui.engine.cuda_recorder import CudaRecorder
-from myserve_ui.engine.flash_block_kernel import TOLERANCE, FlashKernel, choose_kernel, try_kernel
-from myserve_ui.engine.plain_block_kernel import PlainKernel
+from myserve_ui.engine.blocks.cache import LayerBlocks
+from myserve_ui.engine.blocks.cuda_recorder import CudaRecorder
+from myserve_ui.engine.blocks.flash_kernel import TOLERANCE, FlashKernel, choose_kernel, try_kernel
+from myserve_ui.engine.blocks.plain_kernel import PlainKernel
+from myserve_ui.engine.blocks.tables import BLOCK_SIZE
 from myserve_ui.kernels.attention_formula import AttentionStyle
 from tests.unit.test_block_kernels import CONTEXTS, LENGTHS, TABLE, make_layout
 

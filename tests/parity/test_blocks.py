@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from myserve_ui.core.sampling_params import SamplingParams
-from myserve_ui.engine.block_tables import BLOCK_SIZE
+from myserve_ui.engine.blocks.tables import BLOCK_SIZE
 from myserve_ui.engine.engine import Engine, EngineConfig
 from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.models.baseline import generate_plainly
-from myserve_ui.models.byte_tokenizer import EOS_TOKEN_ID
 from myserve_ui.models.tiny import build_tiny_model
+from myserve_ui.models.tokenizers.byte_tokenizer import EOS_TOKEN_ID
 from tests.parity.test_families import make_prompt
 from tests.support.block_runners import RefusingRecorder, ReplayingRecorder, block_runner
 from tests.support.fault_injection import FaultyRunner

@@ -9,11 +9,11 @@ import torch
 from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.engine.engine import Engine, EngineConfig
 from myserve_ui.engine.engine_request import EngineRequest
-from myserve_ui.engine.model_runner import ModelRunner
-from myserve_ui.engine.self_check import check_runner, reference_logits
-from myserve_ui.models.byte_tokenizer import EOS_TOKEN_ID
-from myserve_ui.models.cpu_kernels import install_cpu_kernels
+from myserve_ui.engine.module.self_check import check_runner, reference_logits
+from myserve_ui.engine.rows.runner import ModelRunner
+from myserve_ui.models.cpu.kernels import install_cpu_kernels
 from myserve_ui.models.tiny import FAMILIES, VOCAB_SIZE, build_tiny_model
+from myserve_ui.models.tokenizers.byte_tokenizer import EOS_TOKEN_ID
 from tests.support.block_runners import ReplayingRecorder, block_runner
 
 NEW_TOKENS = 24

@@ -9,7 +9,7 @@ import torch
 
 from myserve_ui.evaluation.fidelity import FidelityRequest
 from myserve_ui.models.catalog import build_catalog
-from myserve_ui.models.loader import LoadOptions, load_model
+from myserve_ui.models.loading.loader import LoadOptions, load_model
 from myserve_ui.server.service_builder import build_services
 from myserve_ui.settings import read_settings
 from tests.product.conftest import ROOT

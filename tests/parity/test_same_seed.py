@@ -10,7 +10,7 @@ from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.engine.engine import Engine, EngineConfig
 from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.models.catalog import build_catalog
-from myserve_ui.models.loader import LoadOptions, load_model
+from myserve_ui.models.loading.loader import LoadOptions, load_model
 from myserve_ui.serving.engine_builder import EngineLimits, build_engine
 from myserve_ui.settings import read_settings
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from myserve_ui import LLM, SamplingParams
-from myserve_ui.core.structured_output import StructuredOutput
+from myserve_ui.core.schemas.structured_output import StructuredOutput
 from myserve_ui.errors import ContextLengthExceededError, InvalidRequestError, SettingsError
 from myserve_ui.model_settings import catalog_of, load_options
 from myserve_ui.models.baseline import generate_plainly
-from myserve_ui.models.loader import load_model
+from myserve_ui.models.loading.loader import load_model
 from myserve_ui.settings import Settings, read_settings
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(300)]

@@ -13,15 +13,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from myserve_ui.core.structured_output import StructuredOutput
-from myserve_ui.engine.grammar_compiler import CompiledGrammar
-from myserve_ui.engine.grammar_text import write_grammar
-from myserve_ui.engine.grammar_vocabulary import Vocabulary
+from myserve_ui.core.schemas.structured_output import StructuredOutput
+from myserve_ui.engine.grammars.compiler import CompiledGrammar
+from myserve_ui.engine.grammars.text import write_grammar
+from myserve_ui.engine.grammars.vocabulary import Vocabulary
 from myserve_ui.errors import InvalidRequestError, UnavailableError
-from myserve_ui.serving import grammar_process
-from myserve_ui.serving.grammar_messages import MAX_VOCABULARIES
-from myserve_ui.serving.grammar_process import GrammarProcess, TrialLimits
-from myserve_ui.serving.grammar_workshop import GrammarWorkshop
+from myserve_ui.serving.grammars import process as grammar_process
+from myserve_ui.serving.grammars.messages import MAX_VOCABULARIES
+from myserve_ui.serving.grammars.process import GrammarProcess, TrialLimits
+from myserve_ui.serving.grammars.workshop import GrammarWorkshop
 from tests.faults.injection import PATIENCE, until
 from tests.unit.grammar_walks import byte_compiler
 
@@ -76,8 +76,8 @@ async def test_a_worker_that_does_not_start_is_a_503(process: GrammarProcess, mo
 
 PARENT = """
 import asyncio
-from myserve_ui.engine.grammar_vocabulary import Vocabulary
-from myserve_ui.serving.grammar_process import GrammarProcess, TrialLimits
+from myserve_ui.engine.grammars.vocabulary import Vocabulary
+from myserve_ui.serving.grammars.process import GrammarProcess, TrialLimits
 async def main():
     process = GrammarProcess(TrialLimits())
     bytes_and_end = Vocabulary.of([*(bytes([byte]) for byte in range(256)), b""], frozenset({256}))

@@ -10,7 +10,7 @@ import pytest
 from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState, Usage
 from myserve_ui.core.requests import ChatRequest, CompletionRequest, Message
 from myserve_ui.core.sampling_params import SamplingDefaults, SamplingParams
-from myserve_ui.core.structured_output import StructuredOutput
+from myserve_ui.core.schemas.structured_output import StructuredOutput
 from myserve_ui.core.timings import RequestTimings
 from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.serving.chat_service import ChatService

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from myserve_ui.core.outputs import FinishReason
-from myserve_ui.core.structured_output import StructuredOutput
+from myserve_ui.core.schemas.structured_output import StructuredOutput
 from myserve_ui.errors import InvalidRequestError
 from tests.conftest import chat_request
 

@@ -7,7 +7,7 @@ import pytest
 
 from myserve_ui.core.outputs import FinishReason
 from myserve_ui.core.requests import ChatRequest, Message
-from myserve_ui.core.structured_output import StructuredOutput
+from myserve_ui.core.schemas.structured_output import StructuredOutput
 from myserve_ui.core.tools import Tool, ToolCall, ToolChoice, ToolMode
 from myserve_ui.errors import InvalidRequestError
 from tests.conftest import chat_request

@@ -18,7 +18,7 @@ from myserve_ui.models.catalog import CatalogEntry
 from myserve_ui.models.facts import find_end_tokens
 from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.models.tiny import VOCAB_SIZE, build_tiny_loaded_model, build_tiny_model
-from myserve_ui.models.tokenizer import HuggingFaceTokenizer
+from myserve_ui.models.tokenizers.tokenizer import HuggingFaceTokenizer
 from myserve_ui.serving.chat_service import ChatService
 from tests.conftest import MakeService, chat_request
 from tests.support.tiny_checkpoint import CHATML, build_tiny_tokenizer

@@ -11,7 +11,7 @@ import pytest
 from myserve_ui.core.model_info import LoadState
 from myserve_ui.core.outputs import FinishReason
 from myserve_ui.core.requests import CompletionRequest
-from myserve_ui.core.structured_output import StructuredOutput
+from myserve_ui.core.schemas.structured_output import StructuredOutput
 from myserve_ui.errors import InvalidRequestError, ModelLoadingError, ShuttingDownError
 from myserve_ui.evaluation.comparisons import Comparisons
 from myserve_ui.evaluation.fidelity import FidelityRequest

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import torch
 
-from myserve_ui.engine.block_cache import BlockCache, LayerBlocks
-from myserve_ui.engine.block_runner import BlockRunner
-from myserve_ui.engine.decode_graphs import Recorder
-from myserve_ui.engine.plain_block_kernel import PlainKernel
+from myserve_ui.engine.blocks.cache import BlockCache, LayerBlocks
+from myserve_ui.engine.blocks.decode_graphs import Recorder
+from myserve_ui.engine.blocks.plain_kernel import PlainKernel
+from myserve_ui.engine.blocks.runner import BlockRunner
 
 
 class PoisonedCache(BlockCache):

@@ -9,8 +9,8 @@ from enum import StrEnum
 
 import torch
 
-from myserve_ui.engine.model_runner import Runner
-from myserve_ui.engine.rotary_rule import RotaryRule
+from myserve_ui.engine.module.rotary_rule import RotaryRule
+from myserve_ui.engine.rows.runner import Runner
 from myserve_ui.engine.scheduler import ScheduledBatch, ScheduledChunk
 
 

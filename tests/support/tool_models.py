@@ -8,7 +8,7 @@ from myserve_ui.core.tools import Tool, ToolChoice
 from myserve_ui.models.catalog import CatalogEntry
 from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.models.tiny import VOCAB_SIZE, build_tiny_loaded_model
-from myserve_ui.models.tokenizer import HuggingFaceTokenizer
+from myserve_ui.models.tokenizers.tokenizer import HuggingFaceTokenizer
 from tests.support.tiny_checkpoint import build_tiny_tokenizer
 
 # Functions are listed by name, since a token here is a byte, and the context is short.

@@ -12,8 +12,8 @@ from fastapi import FastAPI
 
 from myserve_ui.api.door import add_api
 from myserve_ui.bench.benchmark_service import BenchmarkService, OwnDoor
-from myserve_ui.bench.roofline import MachineSpeed
-from myserve_ui.bench.run_store import RunStore
+from myserve_ui.bench.documents.store import RunStore
+from myserve_ui.bench.roofline.roofline import MachineSpeed
 from myserve_ui.evaluation.comparisons import Comparisons
 from myserve_ui.models.catalog import Catalog, CatalogEntry, ModelSource, SourceKind
 from myserve_ui.models.loaded_model import LoadedModel

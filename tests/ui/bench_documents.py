@@ -6,8 +6,8 @@ import random
 from dataclasses import asdict, replace
 from typing import Any
 
-from myserve_ui.bench.records import Outcome, RequestRecord
-from myserve_ui.bench.roofline import MachineSpeed, ModelCost, write_roofline
+from myserve_ui.bench.client.records import Outcome, RequestRecord
+from myserve_ui.bench.roofline.roofline import MachineSpeed, ModelCost, write_roofline
 from myserve_ui.bench.summary import summarise
 from myserve_ui.bench.sweep import CARD_POINTS
 

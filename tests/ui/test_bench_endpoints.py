@@ -12,7 +12,7 @@ import pytest
 from gradio_client import Client
 from gradio_client.exceptions import AppError
 
-from myserve_ui.bench.reproduction import as_gradio_client
+from myserve_ui.bench.documents.reproduction import as_gradio_client
 from tests.ui.bench_app import OWN_DOOR, bench_app
 from tests.ui.live_server import serving
 

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from myserve_ui.bench.device_table import DEVICES
+from myserve_ui.bench.roofline.device_table import DEVICES
 from myserve_ui.ui.benchmark.comparison_view import comparison_view, differences_view, signed
 from myserve_ui.ui.benchmark.plots import distribution_plots, load_plots, percentile_plots, short_load
 from myserve_ui.ui.benchmark.results import csv_file, json_file, requests_file

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 import torch
 
-from myserve_ui.core.structured_output import StructuredOutput
-from myserve_ui.engine.grammar import fill_masks, mask_to_bias
-from myserve_ui.engine.grammar_compiler import CompiledGrammar, GrammarCompiler
-from myserve_ui.engine.grammar_matcher import Matcher
-from myserve_ui.models.byte_tokenizer import EOS_TOKEN_ID, ByteTokenizer
+from myserve_ui.core.schemas.structured_output import StructuredOutput
+from myserve_ui.engine.grammars.compiler import CompiledGrammar, GrammarCompiler
+from myserve_ui.engine.grammars.masks import fill_masks, mask_to_bias
+from myserve_ui.engine.grammars.matcher import Matcher
+from myserve_ui.models.tokenizers.byte_tokenizer import EOS_TOKEN_ID, ByteTokenizer
 
 COMMON = frozenset(b'{}[]:,"ab 01')
 """Bytes that a random walk prefers, or it would spend its life inside one string."""

@@ -6,8 +6,8 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
-from myserve_ui.engine.block_cache import MIN_BLOCKS, BlockCache
-from myserve_ui.engine.block_tables import BLOCK_SIZE, SCRATCH, BlockTables, count_blocks
+from myserve_ui.engine.blocks.cache import MIN_BLOCKS, BlockCache
+from myserve_ui.engine.blocks.tables import BLOCK_SIZE, SCRATCH, BlockTables, count_blocks
 
 NUM_SLOTS, MAX_LEN = 4, 4 * BLOCK_SIZE
 LENGTHS = st.integers(0, MAX_LEN)

@@ -8,12 +8,12 @@ import logging
 import pytest
 import torch
 
-from myserve_ui.engine import flash_block_kernel
-from myserve_ui.engine.block_cache import LayerBlocks
-from myserve_ui.engine.block_layout import BatchInputs
-from myserve_ui.engine.block_tables import BLOCK_SIZE
-from myserve_ui.engine.flash_block_kernel import FlashKernel, choose_kernel, try_kernel
-from myserve_ui.engine.plain_block_kernel import PlainKernel
+from myserve_ui.engine.blocks import flash_kernel as flash_block_kernel
+from myserve_ui.engine.blocks.cache import LayerBlocks
+from myserve_ui.engine.blocks.flash_kernel import FlashKernel, choose_kernel, try_kernel
+from myserve_ui.engine.blocks.layout import BatchInputs
+from myserve_ui.engine.blocks.plain_kernel import PlainKernel
+from myserve_ui.engine.blocks.tables import BLOCK_SIZE
 from myserve_ui.kernels.attention_formula import AttentionStyle
 
 CPU = torch.device("cpu")

@@ -13,9 +13,9 @@ from safetensors.torch import load_file, save_file
 from myserve_ui.core.sampling_params import SamplingDefaults
 from myserve_ui.errors import ModelLoadError, PrecisionUnavailableError
 from myserve_ui.models.catalog import build_catalog
-from myserve_ui.models.checkpoint import read_checkpoint
 from myserve_ui.models.loaded_model import LoadedModel
-from myserve_ui.models.loader import LoadOptions, load_model
+from myserve_ui.models.loading.checkpoint import read_checkpoint
+from myserve_ui.models.loading.loader import LoadOptions, load_model
 from tests.support.broken_folders import (
     INDEX,
     SHARDS,

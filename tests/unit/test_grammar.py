@@ -6,11 +6,11 @@ import threading
 import pytest
 import torch
 
-from myserve_ui.core.structured_output import StructuredOutput
-from myserve_ui.engine.grammar import RowMasks, fill_masks, forbid_tokens
-from myserve_ui.engine.grammar_compiler import GrammarCompiler
+from myserve_ui.core.schemas.structured_output import StructuredOutput
+from myserve_ui.engine.grammars.compiler import GrammarCompiler
+from myserve_ui.engine.grammars.masks import RowMasks, fill_masks, forbid_tokens
 from myserve_ui.errors import InvalidRequestError
-from myserve_ui.models.byte_tokenizer import EOS_TOKEN_ID, ByteTokenizer
+from myserve_ui.models.tokenizers.byte_tokenizer import EOS_TOKEN_ID, ByteTokenizer
 from tests.unit.grammar_walks import allowed_ids, byte_compiler, compile_schema, random_answer, takes
 
 PERSON = {

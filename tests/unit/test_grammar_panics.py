@@ -3,12 +3,12 @@
 import pytest
 from llguidance import LLMatcher
 
-from myserve_ui.core.structured_output import StructuredOutput
-from myserve_ui.engine import grammar_compiler
-from myserve_ui.engine.grammar import fill_masks
-from myserve_ui.engine.grammar_matcher import Matcher
-from myserve_ui.engine.grammar_panics import is_panic
-from myserve_ui.engine.grammar_refusals import REASONS, refusal
+from myserve_ui.core.schemas.structured_output import StructuredOutput
+from myserve_ui.engine.grammars import compiler as grammar_compiler
+from myserve_ui.engine.grammars.masks import fill_masks
+from myserve_ui.engine.grammars.matcher import Matcher
+from myserve_ui.engine.grammars.panics import is_panic
+from myserve_ui.engine.grammars.refusals import REASONS, refusal
 from myserve_ui.errors import InvalidRequestError
 from tests.unit.grammar_walks import byte_compiler, compile_schema
 

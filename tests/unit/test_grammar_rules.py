@@ -2,8 +2,8 @@
 
 import pytest
 
-from myserve_ui.core import schema_rules as rules
-from myserve_ui.core.structured_output import MAX_SCHEMA_BYTES, StructuredOutput
+from myserve_ui.core.schemas import rules as rules
+from myserve_ui.core.schemas.structured_output import MAX_SCHEMA_BYTES, StructuredOutput
 from myserve_ui.errors import InvalidRequestError
 
 

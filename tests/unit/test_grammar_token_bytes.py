@@ -3,12 +3,12 @@
 import pytest
 from tokenizers import AddedToken, Tokenizer as RustTokenizer, decoders, models
 
-from myserve_ui.core.structured_output import StructuredOutput
-from myserve_ui.engine.grammar_compiler import GrammarCompiler
+from myserve_ui.core.schemas.structured_output import StructuredOutput
+from myserve_ui.engine.grammars.compiler import GrammarCompiler
 from myserve_ui.errors import InvalidRequestError
-from myserve_ui.models.byte_tokenizer import ByteTokenizer
-from myserve_ui.models.token_bytes import read_token_bytes
-from myserve_ui.models.tokenizer import HuggingFaceTokenizer
+from myserve_ui.models.tokenizers.byte_tokenizer import ByteTokenizer
+from myserve_ui.models.tokenizers.token_bytes import read_token_bytes
+from myserve_ui.models.tokenizers.tokenizer import HuggingFaceTokenizer
 from tests.support.tiny_checkpoint import build_tiny_tokenizer
 from tests.unit.grammar_walks import allowed_ids
 

@@ -9,7 +9,7 @@ import pytest
 
 from myserve_ui.models.catalog import build_catalog
 from myserve_ui.models.default_model import DEFAULT_MODEL_NAME
-from myserve_ui.models.loader import LoadOptions, load_model
+from myserve_ui.models.loading.loader import LoadOptions, load_model
 from myserve_ui.settings import read_settings
 
 HELD_OUT = Path(__file__).parents[2] / "assets" / "held_out.txt"

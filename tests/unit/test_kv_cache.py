@@ -6,7 +6,7 @@ import psutil
 import pytest
 import torch
 
-from myserve_ui.engine.kv_cache import KVCache, reserve_zeros
+from myserve_ui.engine.rows.kv_cache import KVCache, reserve_zeros
 
 MIB = 1 << 20
 ALIGNMENT = 64

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
+from benchmarks.rivals.window_batcher import WindowBatcher
 from myserve_ui.models.baseline import cut_after_end, generate_padded_batch, generate_plainly, generate_without_cache
 from myserve_ui.models.tiny import FAMILIES, build_tiny_model
-from myserve_ui.models.window_batcher import WindowBatcher
 
 PROMPTS = [list(b"Hello"), list(b"What is this, and why so long?"), list(b"x")]
 NO_END: frozenset[int] = frozenset()

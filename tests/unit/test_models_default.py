@@ -13,7 +13,7 @@ from myserve_ui.models.baseline import generate_plainly
 from myserve_ui.models.catalog import build_catalog
 from myserve_ui.models.default_model import DEFAULT_MODEL_NAME, PACKAGE
 from myserve_ui.models.loaded_model import LoadedModel
-from myserve_ui.models.loader import LoadOptions, load_model
+from myserve_ui.models.loading.loader import LoadOptions, load_model
 from myserve_ui.models.quantization import PRECISIONS
 from myserve_ui.settings import read_settings
 

@@ -9,11 +9,11 @@ import torch
 from transformers import AutoModelForCausalLM, MixtralConfig, PretrainedConfig, Qwen3MoeConfig
 
 from myserve_ui.models.catalog import build_catalog
-from myserve_ui.models.checkpoint import read_checkpoint
 from myserve_ui.models.loaded_model import LoadedModel
-from myserve_ui.models.loader import LoadOptions, load_model
+from myserve_ui.models.loading.checkpoint import read_checkpoint
+from myserve_ui.models.loading.loader import LoadOptions, load_model
+from myserve_ui.models.loading.placement import needed_bytes
 from myserve_ui.models.packed_share import count_packable
-from myserve_ui.models.placement import needed_bytes
 from tests.support.tiny_checkpoint import build_tiny_tokenizer, save_tiny_model
 
 SIZES = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from transformers import AutoConfig
 
-from myserve_ui.models.byte_tokenizer import ByteTokenizer
 from myserve_ui.models.facts import find_context_length
+from myserve_ui.models.tokenizers.byte_tokenizer import ByteTokenizer
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ import torch
 from myserve_ui.errors import ModelLoadError
 from myserve_ui.models.cache_folder import LOCK, NO_ROOM
 from myserve_ui.models.catalog import build_catalog
-from myserve_ui.models.gguf_conversion import CHECKING, HASHING, STAGE, WRITING, convert_gguf
-from myserve_ui.models.loader import LoadOptions, load_model
-from myserve_ui.models.manifest import MANIFEST, is_whole
+from myserve_ui.models.gguf.conversion import CHECKING, HASHING, STAGE, WRITING, convert_gguf
+from myserve_ui.models.gguf.manifest import MANIFEST, is_whole
+from myserve_ui.models.loading.loader import LoadOptions, load_model
 from myserve_ui.models.tiny import build_tiny_model
 from tests.support.tiny_checkpoint import build_tiny_tokenizer
 from tests.support.tiny_gguf import write_tiny_gguf
@@ -78,7 +78,7 @@ def test_a_damaged_copy_is_noticed_and_made_again(tiny_gguf, tmp_path, damage):
 
 
 def test_a_conversion_that_fails_leaves_nothing_behind(tiny_gguf, tmp_path, monkeypatch):
-    monkeypatch.setattr("myserve_ui.models.gguf_conversion.write_manifest", lambda folder: 1 / 0)
+    monkeypatch.setattr("myserve_ui.models.gguf.conversion.write_manifest", lambda folder: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         convert(tiny_gguf, tmp_path)
     assert unhidden(tmp_path) == []
@@ -113,7 +113,7 @@ def test_two_processes_at_once_both_get_the_whole_copy(tiny_gguf, tmp_path):
     script = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r})\n"
         "from pathlib import Path\n"
-        "from myserve_ui.models.gguf_conversion import convert_gguf\n"
+        "from myserve_ui.models.gguf.conversion import convert_gguf\n"
         f"print(convert_gguf(Path({str(tiny_gguf)!r}), cache=Path({str(tmp_path)!r}), on_progress=lambda *_: None))\n"
     )
     both = [

@@ -10,10 +10,10 @@ import torch
 
 from myserve_ui.errors import ModelLoadError
 from myserve_ui.models.catalog import build_catalog
-from myserve_ui.models.gguf_conversion import convert_gguf
-from myserve_ui.models.gguf_file import ROPE_FACTORS
+from myserve_ui.models.gguf.conversion import convert_gguf
+from myserve_ui.models.gguf.file import ROPE_FACTORS
 from myserve_ui.models.loaded_model import LoadedModel
-from myserve_ui.models.loader import LoadOptions, load_model
+from myserve_ui.models.loading.loader import LoadOptions, load_model
 from tests.support.tiny_gguf import write_tiny_gguf
 
 EMBEDDING = "token_embd.weight"
@@ -134,9 +134,9 @@ def test_what_is_no_whole_gguf_of_a_known_kind_is_told_apart(tmp_path):
 
 def test_a_digest_is_remembered_only_while_the_file_is_the_same(tmp_path, monkeypatch):
     path = write_tiny_gguf(tmp_path / "tiny.gguf")
-    monkeypatch.setattr("myserve_ui.models.content_digest.SETTLED_SECONDS", -1.0)
+    monkeypatch.setattr("myserve_ui.models.gguf.content_digest.SETTLED_SECONDS", -1.0)
     read: list[Path] = []
-    from myserve_ui.models import content_digest
+    from myserve_ui.models.gguf import content_digest
 
     whole = content_digest.digest_of
     monkeypatch.setattr(content_digest, "digest_of", lambda each: read.append(each) or whole(each))

@@ -21,13 +21,13 @@ from myserve_ui.errors import ModelLoadError, ModelNotFoundError, PrecisionUnava
 from myserve_ui.kernels.lean_layer import LeanDecoderLayer
 from myserve_ui.kernels.linear.fp16 import Fp16Linear
 from myserve_ui.kernels.linear.packed import PackedLinear
-from myserve_ui.models import placement
 from myserve_ui.models.catalog import Catalog, SourceKind, build_catalog, find_source
-from myserve_ui.models.cpu_kernels import LAYING_OUT
+from myserve_ui.models.cpu.int4_model import PACKING
+from myserve_ui.models.cpu.kernels import LAYING_OUT
 from myserve_ui.models.default_model import find_default_gguf
-from myserve_ui.models.int4_model import PACKING
 from myserve_ui.models.loaded_model import LoadedModel
-from myserve_ui.models.loader import LoadOptions, load_model
+from myserve_ui.models.loading import placement
+from myserve_ui.models.loading.loader import LoadOptions, load_model
 from myserve_ui.models.tiny import build_tiny_model
 from myserve_ui.serving.engine_builder import EngineLimits, build_engine
 from tests.support.tiny_checkpoint import save_tiny_model
@@ -199,7 +199,7 @@ def test_only_a_failure_that_no_sentence_explains_shows_its_traceback(folder, ca
     refusal(folder)
     assert [record for record in caplog.records if record.levelno > logging.DEBUG] == []
     weights.write_bytes(whole)
-    monkeypatch.setattr("myserve_ui.models.loader.find_end_tokens", lambda *_: 1 / 0)
+    monkeypatch.setattr("myserve_ui.models.loading.loader.find_end_tokens", lambda *_: 1 / 0)
     assert "the log has the details" in refusal(folder)
     (record,) = [record for record in caplog.records if record.levelno > logging.DEBUG]
     assert record.exc_info is not None and record.exc_info[0] is ZeroDivisionError
@@ -242,7 +242,7 @@ def test_a_full_disk_is_not_blamed_on_the_files(folder, monkeypatch):
     def no_room(*_arguments, **_options):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("myserve_ui.models.tokenizer_shelf.AutoTokenizer.from_pretrained", no_room)
+    monkeypatch.setattr("myserve_ui.models.tokenizers.shelf.AutoTokenizer.from_pretrained", no_room)
     assert "no room" in refusal(folder)
 
 

@@ -13,8 +13,8 @@ from transformers import PreTrainedTokenizerFast
 
 from myserve_ui.core.requests import Message
 from myserve_ui.errors import InvalidRequestError
-from myserve_ui.models.byte_tokenizer import BOS_TOKEN_ID, ByteTokenizer
-from myserve_ui.models.tokenizer import HuggingFaceTokenizer
+from myserve_ui.models.tokenizers.byte_tokenizer import BOS_TOKEN_ID, ByteTokenizer
+from myserve_ui.models.tokenizers.tokenizer import HuggingFaceTokenizer
 from tests.support.tiny_checkpoint import CHATML, END_OF_TURN, START_OF_TURN, build_tiny_tokenizer
 
 VOCAB_SIZE = 320

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from myserve_ui.core.sampling_params import SamplingParams
-from myserve_ui.engine import ranked_draw
-from myserve_ui.engine.ranked_draw import cut_ranks, draw_any, draw_from_nucleus, draw_ranked, find_best, pick
+from myserve_ui.engine.sampling import ranked_draw
+from myserve_ui.engine.sampling.ranked_draw import cut_ranks, draw_any, draw_from_nucleus, draw_ranked, find_best, pick
 
 VOCAB = 5000
 CUTS = [

@@ -10,10 +10,10 @@ import torch
 
 from myserve_ui.core.container_limits import ContainerLimits
 from myserve_ui.errors import NotEnoughMemoryError
-from myserve_ui.models import placement
 from myserve_ui.models.catalog import build_catalog
-from myserve_ui.models.checkpoint import read_checkpoint
-from myserve_ui.models.placement import REST, check_room, needed_bytes, room_to_load
+from myserve_ui.models.loading import placement
+from myserve_ui.models.loading.checkpoint import read_checkpoint
+from myserve_ui.models.loading.placement import REST, check_room, needed_bytes, room_to_load
 from tests.support.tiny_checkpoint import save_tiny_model
 
 FULL = torch.float32

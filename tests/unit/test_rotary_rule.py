@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from myserve_ui.engine.rotary_rule import RotaryRule
+from myserve_ui.engine.module.rotary_rule import RotaryRule
 
 
 @dataclass

@@ -16,10 +16,10 @@ from numba import carray
 from torch.nn.functional import scaled_dot_product_attention, silu
 
 from myserve_ui.core.sampling_params import SamplingParams
-from myserve_ui.engine import model_runner
-from myserve_ui.engine.attention import AttentionBatch, is_quick_in_loop
 from myserve_ui.engine.engine_request import EngineRequest
-from myserve_ui.engine.model_runner import ModelRunner
+from myserve_ui.engine.rows import runner as model_runner
+from myserve_ui.engine.rows.attention import AttentionBatch, is_quick_in_loop
+from myserve_ui.engine.rows.runner import ModelRunner
 from myserve_ui.engine.scheduler import ScheduledBatch, ScheduledChunk
 from myserve_ui.engine.sequence import Sequence
 from myserve_ui.kernels import compiled, loop_parts, loop_team
@@ -34,7 +34,7 @@ from myserve_ui.kernels.row_loops import (
     norm_rows,
     rotate_rows,
 )
-from myserve_ui.models.cpu_kernels import install_cpu_kernels
+from myserve_ui.models.cpu.kernels import install_cpu_kernels
 from myserve_ui.models.tiny import FAMILIES, build_tiny_model
 
 FLOOR = np.float32(1e-3)

@@ -8,8 +8,8 @@ import torch
 
 from myserve_ui.core.sampling_params import SamplingDefaults, SamplingParams
 from myserve_ui.engine.engine_request import EngineRequest
-from myserve_ui.engine.logit_adjustments import adjust_logits
-from myserve_ui.engine.sampler import Sampler
+from myserve_ui.engine.sampling.adjustments import adjust_logits
+from myserve_ui.engine.sampling.sampler import Sampler
 from myserve_ui.engine.sequence import Sequence
 
 VOCAB_SIZE = 50

@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import pytest
 
-from myserve_ui.core.library_numbers import read_divisor, read_float, write_divisor, write_float
-from myserve_ui.core.structured_output import StructuredOutput
+from myserve_ui.core.schemas.library_numbers import read_divisor, read_float, write_divisor, write_float
+from myserve_ui.core.schemas.structured_output import StructuredOutput
 from myserve_ui.errors import InvalidRequestError
 from tests.unit.grammar_walks import compile_schema, random_answer, takes
 

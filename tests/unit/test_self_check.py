@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from myserve_ui.engine import attention, self_check
-from myserve_ui.engine.model_runner import ModelRunner
-from myserve_ui.engine.self_check import (
+from myserve_ui.engine.module import self_check
+from myserve_ui.engine.module.self_check import (
     MOST_NOISE,
     NOISE_FACTOR,
     TOLERANCE,
@@ -17,8 +16,10 @@ from myserve_ui.engine.self_check import (
     check_runner,
     reference_logits,
 )
+from myserve_ui.engine.rows import attention
+from myserve_ui.engine.rows.runner import ModelRunner
 from myserve_ui.errors import ModelLoadError
-from myserve_ui.models.int4_model import pack_int4
+from myserve_ui.models.cpu.int4_model import pack_int4
 from myserve_ui.models.tiny import VOCAB_SIZE, build_tiny_model
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from myserve_ui.core.requests import Message
 from myserve_ui.errors import InvalidRequestError
-from myserve_ui.models.chat_template import read_chat_template
-from myserve_ui.models.tokenizer import HuggingFaceTokenizer
+from myserve_ui.models.tokenizers.chat_template import read_chat_template
+from myserve_ui.models.tokenizers.tokenizer import HuggingFaceTokenizer
 from tests.support.tiny_checkpoint import CHATML, END_OF_TURN, build_tiny_tokenizer
 
 LLAMA_GUARD = """\

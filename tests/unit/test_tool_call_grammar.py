@@ -2,10 +2,10 @@
 
 import pytest
 
-from myserve_ui.core.structured_output import StructuredOutput
+from myserve_ui.core.schemas.structured_output import StructuredOutput
 from myserve_ui.core.tool_call_output import CallableFunction, ToolCallOutput
 from myserve_ui.core.tool_format import ToolFormat
-from myserve_ui.engine.grammar_compiler import CompiledGrammar
+from myserve_ui.engine.grammars.compiler import CompiledGrammar
 from tests.unit.grammar_walks import byte_compiler, takes
 
 HERMES, LLAMA = ToolFormat.HERMES, ToolFormat.LLAMA_JSON

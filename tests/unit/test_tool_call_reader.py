@@ -6,8 +6,8 @@ import json
 import pytest
 
 from myserve_ui.core.tool_format import ToolFormat
-from myserve_ui.serving.call_bodies import CheckedBody, HeldBody
-from myserve_ui.serving.tool_call_reader import AnswerDelta, ToolCallReader
+from myserve_ui.tools.call_bodies import CheckedBody, HeldBody
+from myserve_ui.tools.call_reader import AnswerDelta, ToolCallReader
 
 NAMES = frozenset({"weather", "clock"})
 HERMES, LLAMA = ToolFormat.HERMES, ToolFormat.LLAMA_JSON

@@ -9,8 +9,8 @@ from myserve_ui.core.requests import Message
 from myserve_ui.core.tool_format import ToolFormat
 from myserve_ui.core.tools import Tool, ToolCall
 from myserve_ui.errors import InvalidRequestError
-from myserve_ui.models.byte_tokenizer import ByteTokenizer
-from myserve_ui.models.tokenizer import HuggingFaceTokenizer
+from myserve_ui.models.tokenizers.byte_tokenizer import ByteTokenizer
+from myserve_ui.models.tokenizers.tokenizer import HuggingFaceTokenizer
 from tests.support.tiny_checkpoint import CHATML, END_OF_TURN, START_OF_TURN, build_tiny_tokenizer
 from tests.support.tool_models import HERMES_TEMPLATE, LLAMA_TEMPLATE, WEATHER
 

@@ -11,8 +11,8 @@ from typing import Any
 import gradio as gr
 
 from myserve_ui.bench.benchmark_service import BenchmarkService
-from myserve_ui.bench.document import read_document
-from myserve_ui.bench.run_store import RunLine
+from myserve_ui.bench.documents.document import read_document
+from myserve_ui.bench.documents.store import RunLine
 from myserve_ui.errors import MyServeError
 from myserve_ui.ui.benchmark.comparison_view import comparison_view
 from myserve_ui.ui.benchmark.results import ResultsPanel

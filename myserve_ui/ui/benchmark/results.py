@@ -9,7 +9,7 @@ from typing import Any
 
 import gradio as gr
 
-from myserve_ui.bench.reproduction import as_command, as_curl, as_gradio_client
+from myserve_ui.bench.documents.reproduction import as_command, as_curl, as_gradio_client
 from myserve_ui.ui.benchmark.tables import EXPLAINED, requests_csv, results_csv, results_table
 from myserve_ui.ui.benchmark.view import plots_view, summary_view
 from myserve_ui.ui.benchmark.words import Document

@@ -8,8 +8,8 @@ from typing import Any
 
 import gradio as gr
 
-from myserve_ui.bench.calculator import ModelShape, calculate_roofline, parse_count
-from myserve_ui.bench.device_table import DEVICES, Device, find_device
+from myserve_ui.bench.roofline.calculator import ModelShape, calculate_roofline, parse_count
+from myserve_ui.bench.roofline.device_table import DEVICES, Device, find_device
 from myserve_ui.errors import InvalidRequestError
 from myserve_ui.ui.benchmark.roofline_card import ceilings
 from myserve_ui.ui.benchmark.tables import decimal, share

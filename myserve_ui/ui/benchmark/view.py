@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from myserve_ui.bench.row_words import cached_words, salt_words, tpot_words
+from myserve_ui.bench.documents.row_words import cached_words, salt_words, tpot_words
 from myserve_ui.ui.benchmark.comparison_view import differences_view
 from myserve_ui.ui.benchmark.plots import distribution_plots, limit_words, load_plots, percentile_plots
 from myserve_ui.ui.benchmark.roofline_plot import roofline_plot, words_above_roof

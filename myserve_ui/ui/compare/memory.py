@@ -9,8 +9,8 @@ from typing import Any
 
 import gradio as gr
 
-from myserve_ui.bench.machine_speed import measure_machine
-from myserve_ui.bench.roofline import DecodeBound, MachineSpeed, ModelCost, predict_decode
+from myserve_ui.bench.machine.speed import measure_machine
+from myserve_ui.bench.roofline.roofline import DecodeBound, MachineSpeed, ModelCost, predict_decode
 from myserve_ui.core.memory_report import count_weight_traffic
 from myserve_ui.core.model_info import ModelInfo
 from myserve_ui.errors import MyServeError

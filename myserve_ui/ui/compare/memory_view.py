@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from myserve_ui.bench.roofline import DecodeBound
+from myserve_ui.bench.roofline.roofline import DecodeBound
 from myserve_ui.core.memory_report import MemoryReport, WeightGroup
 from myserve_ui.core.model_info import EngineStatus, ModelInfo
 from myserve_ui.ui.compare.panes import UNKNOWN, model_label

@@ -1,0 +1,1 @@
+"""The client that measures: one request, its bytes, what a foreign server says."""

@@ -1,0 +1,1 @@
+"""What a run leaves: rows, the document, its store, comparisons of two."""

@@ -1,0 +1,1 @@
+"""This machine: what it is, how fast it reads and multiplies."""

@@ -1,0 +1,1 @@
+"""The least time a step can take, here or on any device."""

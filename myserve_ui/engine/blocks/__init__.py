@@ -1,0 +1,1 @@
+"""The runner whose cache is in blocks, for CUDA: tables, kernels, recorded steps."""

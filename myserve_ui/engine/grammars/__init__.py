@@ -1,0 +1,1 @@
+"""Grammars: compiled, walked token by token, laid over logits as masks."""

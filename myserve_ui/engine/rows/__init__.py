@@ -1,0 +1,1 @@
+"""The runner whose cache is a row for each sequence: every CPU."""

@@ -1,0 +1,1 @@
+"""What a CPU gets: quicker layers, numbers of rows that agree, threads."""

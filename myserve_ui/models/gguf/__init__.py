@@ -1,0 +1,1 @@
+"""GGUF files and their conversion, which is kept."""

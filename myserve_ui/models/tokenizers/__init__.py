@@ -1,0 +1,1 @@
+"""Text and chats to ids and back: tokenizers, chat templates, control tokens."""

@@ -1,0 +1,56 @@
+"""Says of a model's folder why no tokenizer can be read from it, and what to do."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from myserve_ui.errors import ModelLoadError
+from myserve_ui.models.loading.errors import explain_file_errors
+from myserve_ui.models.loading.json_files import read_json_object
+
+FAST, SETTINGS = "tokenizer.json", "tokenizer_config.json"
+PIECES = ("tokenizer.model", "sentencepiece.bpe.model", "spiece.model", "tokenizer.tiktoken", "vocab.json", "vocab.txt")
+"""Forms from which transformers makes a tokenizer.json as it loads."""
+
+CODE_WANTED = "contains custom code"
+CONVERTERS = ("sentencepiece", "tiktoken")
+SAVE_IT = f"or copy the {FAST} of the model that it was made from into its folder"
+
+
+def check_tokenizer_files(folder: Path, name: str) -> None:
+    """Raise ModelLoadError for a folder without a tokenizer, or with damaged settings of it."""
+    settings = read_json_object(folder / SETTINGS, name) if (folder / SETTINGS).exists() else {}
+    if not isinstance(settings.get("chat_template"), str | list | dict | None):
+        raise ModelLoadError(
+            f"The {SETTINGS} of {name} has a chat_template that is no text: correct it, or give one "
+            "with --chat-template."
+        )
+    if not any((folder / each).exists() for each in (FAST, *PIECES)):
+        raise ModelLoadError(f"{name} has no tokenizer ({FAST}): download or copy the whole model, {SAVE_IT}.")
+
+
+@contextmanager
+def explain_tokenizer_errors(folder: Path, name: str) -> Iterator[None]:
+    """Raise ModelLoadError for what transformers says of a tokenizer that it cannot read."""
+    try:
+        with explain_file_errors(f"The tokenizer of {name}"):
+            yield
+    except (ModelLoadError, ImportError) as error:
+        if CODE_WANTED in str(error.__cause__):
+            raise ModelLoadError(
+                f"The tokenizer of {name} needs code that comes with the model: read that code, then set "
+                f"TRUST_REMOTE_CODE=1 to run it, {SAVE_IT}."
+            ) from error
+        if (folder / FAST).exists():
+            read_json_object(folder / FAST, name)  # where the damage is, if it is there
+        missing = [each for each in CONVERTERS if importlib.util.find_spec(each) is None]
+        stored = next((each for each in PIECES if (folder / each).exists()), None)
+        if (folder / FAST).exists() or stored is None or not missing:
+            raise
+        raise ModelLoadError(
+            f"The tokenizer of {name} is stored as {stored}, which is read with packages that are not installed: run "
+            f"`pip install {' '.join(missing)}`, {SAVE_IT}."
+        ) from error

@@ -1,0 +1,1 @@
+"""Tool calls read out of what a model writes."""
