@@ -78,6 +78,8 @@ HOMES: dict[str, set[str]] = {
         *(f"engine/grammars/{name}" for name in ("compiler", "matcher", "trial", "vocabulary")),
         "serving/grammars/worker",
     },
+    "jinja2": {"models/tokenizers", "ui/shared/templates"},
+    "markupsafe": {"ui"},
     "rich": {"cli", "benchmarks"},
     "safetensors": {"models"},
     "filelock": {"models"},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 ASSETS = Path(__file__).resolve().parents[3] / "assets"
+TEMPLATES = ASSETS / "templates"
 STYLE = ASSETS / "style.css"
 COMPARE_STYLE = ASSETS / "compare.css"
 BENCH_STYLE = ASSETS / "bench.css"

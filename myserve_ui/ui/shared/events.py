@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import Any
+
+from markupsafe import Markup
+
+from myserve_ui.ui.shared.templates import render
 
 Updates = dict[Any, Any]
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
@@ -12,6 +15,6 @@ DOWNLOAD = "(file) => file && window.myserve.download(file)"
 UNEXPECTED = "Something went wrong in the server; its log says what. Try again."
 
 
-def problem(sentence: str) -> str:
+def problem(sentence: str) -> Markup:
     """A sentence about what went wrong, where the result would be."""
-    return f'<p class="problem" role="alert">{escape(sentence)}</p>'
+    return render("shared/problem", sentence=sentence)

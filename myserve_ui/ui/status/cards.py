@@ -3,34 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from html import escape
+from dataclasses import dataclass
+
+from markupsafe import Markup
 
 from myserve_ui.core.model_info import EngineStatus, LoadState, ModelInfo, ResponseCacheStatus, ServiceStatus
+from myserve_ui.ui.shared.templates import render
 
 MIB = 2**20
 Facts = Iterable[tuple[str, str]]
 
 
-def status_html(status: ServiceStatus) -> str:
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A title, a state that colours it, and facts with their names."""
+
+    title: str
+    state: str
+    facts: Facts
+
+
+def status_html(status: ServiceStatus) -> Markup:
     """The whole page of cards."""
     engines = {engine.model: engine for engine in status.engines}
+    state, words = ("ready", "ready") if status.ready else ("failed", status.reason or "not ready")
     cards = [_model_card(model, engines.get(model.id)) for model in status.models]
-    return f'<div class="status">{_headline(status)}{"".join(cards)}{_cache_card(status.response_cache)}</div>'
-
-
-def _headline(status: ServiceStatus) -> str:
-    state, text = ("ready", "ready") if status.ready else ("failed", status.reason or "not ready")
-    return (
-        f'<p class="status-line"><span class="badge state {state}">{escape(text)}</span> '
-        f"version {escape(status.version)} · up for {_duration(status.uptime_seconds)}</p>"
+    return render(
+        "status/page",
+        state=state,
+        words=words,
+        version=status.version,
+        uptime=_duration(status.uptime_seconds),
+        cards=[*cards, _cache_card(status.response_cache)],
     )
 
 
-def _model_card(model: ModelInfo, engine: EngineStatus | None) -> str:
+def _model_card(model: ModelInfo, engine: EngineStatus | None) -> Card:
     if engine is None:
-        return _card(model.id, str(model.state), [("state", model.reason or str(model.state))])
+        return Card(model.id, model.state, [("state", model.reason or model.state)])
     state = "failed" if not engine.alive or engine.stalled else "ready"
-    return _card(model.id, state, [*_weights(model), *_work(model, engine)])
+    return Card(model.id, state, [*_weights(model), *_work(model, engine)])
 
 
 def _weights(model: ModelInfo) -> Facts:
@@ -65,17 +77,12 @@ def _work(model: ModelInfo, engine: EngineStatus) -> Facts:
         yield "last error", engine.last_error
 
 
-def _cache_card(cache: ResponseCacheStatus) -> str:
+def _cache_card(cache: ResponseCacheStatus) -> Card:
     facts = [
         ("answers kept", f"{cache.entries:,}, {cache.num_bytes / MIB:,.1f} MiB"),
         ("asked again", _rate(cache.hits, cache.hits + cache.misses)),
     ]
-    return _card("Cache of whole answers", LoadState.READY, facts)
-
-
-def _card(title: str, state: str, facts: Facts) -> str:
-    rows = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts)
-    return f'<section class="card {escape(state)}"><h3>{escape(title)}</h3><dl>{rows}</dl></section>'
+    return Card("Cache of whole answers", LoadState.READY, facts)
 
 
 def _rate(hits: int, lookups: int) -> str:
