@@ -142,6 +142,7 @@ BROKEN: dict[str, tuple[Break, str]] = {
     "no weights": (remove(WEIGHTS), "no safetensors weights"),
     "end token": (set_in(GENERATION, eos_token_id="x"), "'x' as eos_token_id"),
     "defaults are a list": (write(GENERATION, b"[1]"), "generation_config.json of tiny is damaged"),
+    "an empty tokenizer": (write(TOKENIZER, b"{}"), "is not a whole one (it lacks model and added_tokens)"),
     "no tokenizer": (remove(TOKENIZER, SETTINGS), "no tokenizer (tokenizer.json)"),
     "tokenizer in pieces": (
         in_turn(remove(TOKENIZER), write("tokenizer.model", b"\n\x05abc")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -177,5 +178,7 @@ def _noise(*shape: int) -> torch.Tensor:
 
 def _refuse_if_apart(actual: torch.Tensor, expected: torch.Tensor, tolerance: float, name: str) -> None:
     difference = ((actual - expected).abs().max() / expected.abs().max().clamp_min(1e-6)).item()
-    if not difference <= tolerance:
+    if math.isnan(difference):
+        raise KernelMismatchError(f"{name}: results are no numbers")
+    if difference > tolerance:
         raise KernelMismatchError(f"{name}: results differ by {difference:.2%} of the largest")

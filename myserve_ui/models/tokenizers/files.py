@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -45,7 +45,7 @@ def explain_tokenizer_errors(folder: Path, name: str) -> Iterator[None]:
                 f"TRUST_REMOTE_CODE=1 to run it, {SAVE_IT}."
             ) from error
         if (folder / FAST).exists():
-            read_json_object(folder / FAST, name)  # where the damage is, if it is there
+            _check_fast_file(read_json_object(folder / FAST, name), name)  # where the damage is, if it is there
         missing = [each for each in CONVERTERS if importlib.util.find_spec(each) is None]
         stored = next((each for each in PIECES if (folder / each).exists()), None)
         if (folder / FAST).exists() or stored is None or not missing:
@@ -54,3 +54,10 @@ def explain_tokenizer_errors(folder: Path, name: str) -> Iterator[None]:
             f"The tokenizer of {name} is stored as {stored}, which is read with packages that are not installed: run "
             f"`pip install {' '.join(missing)}`, {SAVE_IT}."
         ) from error
+
+
+def _check_fast_file(stored: Mapping[str, object], name: str) -> None:
+    if lacking := [key for key in ("model", "added_tokens") if key not in stored]:
+        raise ModelLoadError(
+            f"The {FAST} of {name} is not a whole one (it lacks {' and '.join(lacking)}): download or copy it again."
+        )
