@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 
 from myserve_ui.core.model_info import LoadProgress, LoadState
+from myserve_ui.core.number_words import seconds
 from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState, Usage
 from myserve_ui.core.timings import RequestTimings
 from myserve_ui.ui.shared.formatting import (
@@ -14,7 +15,6 @@ from myserve_ui.ui.shared.formatting import (
     model_choices,
     ordinal,
     progress_line,
-    seconds,
 )
 from tests.ui.scripted_service import FULL, INT8, NF4
 

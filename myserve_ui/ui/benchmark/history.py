@@ -13,11 +13,11 @@ import gradio as gr
 from myserve_ui.bench.benchmark_service import BenchmarkService
 from myserve_ui.bench.documents.document import read_document
 from myserve_ui.bench.documents.store import RunLine
+from myserve_ui.core.number_words import PRECISION_WORDS
 from myserve_ui.errors import MyServeError
 from myserve_ui.ui.benchmark.comparison_view import comparison_view
 from myserve_ui.ui.benchmark.results import ResultsPanel
 from myserve_ui.ui.shared.events import QUIET, UNEXPECTED, Updates, problem
-from myserve_ui.ui.shared.formatting import PRECISION_WORDS
 
 logger = logging.getLogger(__name__)
 

@@ -9,11 +9,11 @@ from typing import Any
 import gradio as gr
 
 from myserve_ui.bench.benchmark_service import BenchmarkService
+from myserve_ui.core.number_words import MIB, PRECISION_WORDS
 from myserve_ui.errors import MyServeError
 from myserve_ui.ui.benchmark.tables import decimal
 from myserve_ui.ui.benchmark.words import UNKNOWN
 from myserve_ui.ui.shared.events import QUIET, problem
-from myserve_ui.ui.shared.formatting import MIB, PRECISION_WORDS
 from myserve_ui.ui.shared.heartbeat import with_heartbeat
 from myserve_ui.ui.shared.model_choices import model_choices
 from myserve_ui.ui.shared.number_table import Facts, facts_list, number_table, tiles

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from myserve_ui.core.number_words import seconds
 from myserve_ui.ui.benchmark.tables import server_words
 from myserve_ui.ui.benchmark.words import Document, Row, circumstances, row_words
-from myserve_ui.ui.shared.formatting import seconds
 from myserve_ui.ui.shared.svg_plot import figure, linear_axis
 
 MOST_BARS, FEWEST_BARS = 480, 24

@@ -7,7 +7,7 @@ from typing import Any
 
 from myserve_ui.bench.documents.row_words import lengths_words, prompt_words
 from myserve_ui.bench.loads import ClosedLoop, OpenLoop, Ramp, load_words as words_of_load, read_load
-from myserve_ui.ui.shared.formatting import PRECISION_WORDS, count
+from myserve_ui.core.number_words import PRECISION_WORDS, count
 
 Document = Mapping[str, Any]
 Row = Mapping[str, Any]

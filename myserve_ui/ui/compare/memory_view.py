@@ -9,8 +9,8 @@ from html import escape
 from myserve_ui.bench.roofline.roofline import DecodeBound
 from myserve_ui.core.memory_report import MemoryReport, WeightGroup
 from myserve_ui.core.model_info import EngineStatus, ModelInfo
+from myserve_ui.core.number_words import MIB
 from myserve_ui.ui.compare.panes import UNKNOWN, model_label
-from myserve_ui.ui.shared.formatting import MIB
 
 CONTEXT = 512
 """Tokens of the sequence whose decode step is predicted."""

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from myserve_ui.core.number_words import MIB
 from myserve_ui.ui.compare.evidence import visible
 from myserve_ui.ui.shared.charts import log_histogram
-from myserve_ui.ui.shared.formatting import MIB
 
 WORST = 12
 BEFORE, AFTER = 12, 4

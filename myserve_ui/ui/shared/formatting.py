@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from html import escape
 
 from myserve_ui.core.model_info import LoadProgress, LoadState, ModelInfo
+from myserve_ui.core.number_words import count, mib, percent, precision_words, seconds
 from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState
 
-MIB = 2**20
-PRECISION_WORDS = {"full": "full precision", "nf4": "4-bit NF4", "int8": "8-bit LLM.int8", "int4": "4-bit int4"}
 FINISH_WORDS = {
     FinishReason.STOP: "finished",
     FinishReason.LENGTH: "cut at the token limit",
@@ -23,17 +22,6 @@ STATE_WORDS = {
     LoadState.FAILED: "failed to load",
     LoadState.UNAVAILABLE: "not possible here",
 }
-
-
-def seconds(value: float | None) -> str:
-    """A duration, ms below one second: 48 ms, 2.6 s; a dash if unknown."""
-    if value is None:
-        return "–"
-    return f"{value * 1000:.0f} ms" if value < 0.9995 else f"{value:.1f} s"
-
-
-def count(number: int, word: str) -> str:
-    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
 
 
 def ordinal(number: int) -> str:
@@ -64,7 +52,7 @@ def answer_line(output: RequestOutput) -> str:
 
 def answer_details(output: RequestOutput, model: ModelInfo, seed: int | None) -> str:
     """What stands behind the line: markdown, folded away until asked for."""
-    rows = [f"Model {model.name}, {PRECISION_WORDS.get(model.precision, model.precision)}{_hardware(model)}"]
+    rows = [f"Model {model.name}, {precision_words(model.precision)}{_hardware(model)}"]
     rows.append(f"Decode {seconds(output.timings.decode_time)}, {seconds(output.timings.tpot)} per token")
     if seed is not None:
         rows.append(f"Seed {seed}: the same seed, settings and chat give this answer again")
@@ -75,7 +63,7 @@ def answer_details(output: RequestOutput, model: ModelInfo, seed: int | None) ->
 
 def load_line(progress: LoadProgress) -> str:
     """A step of a load: loading NAME: reading weights, 40 %."""
-    share = "" if progress.fraction is None else f", {progress.fraction:.0%}".replace("%", " %")
+    share = "" if progress.fraction is None else f", {percent(progress.fraction)}"
     return f"loading {progress.model}: {progress.stage}{share}"
 
 
@@ -123,17 +111,17 @@ def _hardware(model: ModelInfo) -> str:
 
 
 def _choice_label(model: ModelInfo, *, with_name: bool) -> str:
-    label = PRECISION_WORDS.get(model.precision, model.precision)
+    label = precision_words(model.precision)
     label = f"{label} · {model.name}" if with_name else label
     return label if model.state is LoadState.READY else f"{label} ({STATE_WORDS[model.state]})"
 
 
 def _badge_words(model: ModelInfo) -> list[str]:
-    words = [model.name, PRECISION_WORDS.get(model.precision, model.precision)]
+    words = [model.name, precision_words(model.precision)]
     if hardware := " on ".join(word for word in (model.dtype, model.device) if word):
         words.append(hardware)
     if model.context_length:
         words.append(f"{model.context_length:,} context")
     if model.weight_bytes:
-        words.append(f"{model.weight_bytes / MIB:,.0f} MiB")
+        words.append(mib(model.weight_bytes))
     return words

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from myserve_ui.core.model_info import LoadState, ModelInfo
-from myserve_ui.ui.shared.formatting import PRECISION_WORDS, STATE_WORDS
+from myserve_ui.core.number_words import precision_words
+from myserve_ui.ui.shared.formatting import STATE_WORDS
 
 
 def model_choices(models: Sequence[ModelInfo]) -> list[tuple[str, str]]:
@@ -15,6 +16,6 @@ def model_choices(models: Sequence[ModelInfo]) -> list[tuple[str, str]]:
 
 
 def _label(model: ModelInfo, *, with_name: bool) -> str:
-    label = PRECISION_WORDS.get(model.precision, model.precision)
+    label = precision_words(model.precision)
     label = f"{label} · {model.name}" if with_name else label
     return f"{label} ({STATE_WORDS[model.state]})" if model.state is LoadState.UNAVAILABLE else label
