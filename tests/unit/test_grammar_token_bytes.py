@@ -36,6 +36,13 @@ def sentencepiece() -> RustTokenizer:
     return tokenizer
 
 
+def byte_level() -> RustTokenizer:
+    tokenizer = RustTokenizer(models.BPE({"a": 0, "Ġa": 1, "Ċ": 2, "日": 3, "ÿ": 4}, []))
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken("<|end|>", special=True)])
+    return tokenizer
+
+
 @pytest.mark.parametrize("text", [TEXT, "".join(map(chr, range(32, 600)))])
 def test_bytes_of_the_ids_of_a_text_are_the_text(tiny_tokenizer, text):
     table = tiny_tokenizer.token_bytes()
@@ -58,6 +65,16 @@ def test_sentencepiece_words_are_read():
     assert table[:3] == (b"", b"\x00", b"\x01")
     assert table[257:260] == (b" a", b" ", b"b")
     assert table[260:264] == (b"", b"<think>", b"", b"")
+
+
+@pytest.mark.parametrize(("tokenizer", "word"), [(sentencepiece(), "b"), (byte_level(), "a")])
+def test_added_words_are_read_as_the_decoder_reads_all_others(tokenizer, word):
+    """Families keep runs of spaces among the added tokens (Gemma), and words of several lines."""
+    before = tokenizer.token_to_id(word)  # the decoder strips a space at the very beginning
+    tokenizer.add_tokens([AddedToken(text, special=False) for text in ("▁▁", "▁x", "Ġb", "日本", "c d", "<e>")])
+    table = read_token_bytes(tokenizer, 280)
+    for token_id in tokenizer.get_added_tokens_decoder():
+        assert word + table[token_id].decode() == tokenizer.decode([before, token_id])
 
 
 def test_words_without_bytes_of_their_own_are_refused():

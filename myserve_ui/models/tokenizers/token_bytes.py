@@ -27,7 +27,7 @@ def read_token_bytes(tokenizer: RustTokenizer, vocab_size: int) -> tuple[bytes, 
             table[token_id] = to_bytes(word)
     for token_id, added in tokenizer.get_added_tokens_decoder().items():
         if token_id < vocab_size:
-            table[token_id] = b"" if added.special else added.content.encode("utf-8")
+            table[token_id] = b"" if added.special else to_bytes(added.content)  # decoders make no difference
     return tuple(table)
 
 
