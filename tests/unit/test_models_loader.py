@@ -242,7 +242,7 @@ def test_a_full_disk_is_not_blamed_on_the_files(folder, monkeypatch):
     def no_room(*_arguments, **_options):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("myserve_ui.models.tokenizers.shelf.AutoTokenizer.from_pretrained", no_room)
+    monkeypatch.setattr("myserve_ui.models.tokenizers.files.AutoTokenizer.from_pretrained", no_room)
     assert "no room" in refusal(folder)
 
 

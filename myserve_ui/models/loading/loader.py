@@ -42,9 +42,7 @@ from myserve_ui.models.quantization import (
     settle_4bit_layers,
 )
 from myserve_ui.models.tokenizers.chat_template import read_chat_template
-from myserve_ui.models.tokenizers.files import check_tokenizer_files, explain_tokenizer_errors
-from myserve_ui.models.tokenizers.shelf import TokenizerShelf
-from myserve_ui.models.tokenizers.tokenizer import HuggingFaceTokenizer
+from myserve_ui.models.tokenizers.files import TokenizerCache
 
 READING = "reading the weights"
 OWN_KERNELS = ("full", "int4")
@@ -66,17 +64,8 @@ class LoadOptions:
     max_model_len: int | None = None
     kernels: str = "auto"
     """"auto" for the quickest layers that this machine has, "plain" for the module's own."""
-    tokenizers: TokenizerShelf = field(default_factory=TokenizerShelf, compare=False)
+    tokenizers: TokenizerCache = field(default_factory=TokenizerCache, compare=False)
     """Shared by all that is loaded with these options."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Tokenizer:
-    """The tokenizer of transformers, and what is served of it."""
-
-    whole: PreTrainedTokenizerBase
-    served: HuggingFaceTokenizer | None
-    """Held for _describe, which asks the shelf for it; made early, since that takes as long as reading."""
 
 
 def load_model(entry: CatalogEntry, *, options: LoadOptions, on_progress: OnProgress = ignore_progress) -> LoadedModel:
@@ -120,13 +109,16 @@ def fetch_model(source: ModelSource, options: LoadOptions, on_progress: OnProgre
     return convert_gguf(gguf, cache=options.cache, on_progress=on_progress)
 
 
-def _read_tokenizer(name: str, checkpoint: Checkpoint, options: LoadOptions, template: str | None) -> _Tokenizer:
+def _read_tokenizer(
+    name: str, checkpoint: Checkpoint, options: LoadOptions, template: str | None
+) -> PreTrainedTokenizerBase:
     """A second of work that wants little but Python's lock, while the weights want little but processors."""
-    shelf, vocab_size = options.tokenizers, getattr(checkpoint.config.get_text_config(), "vocab_size", None)
-    check_tokenizer_files(checkpoint.folder, name)
-    with explain_tokenizer_errors(checkpoint.folder, name):
-        whole = shelf.read(checkpoint.folder, template=template, trust_remote_code=options.trust_remote_code)
-    return _Tokenizer(whole, None if vocab_size is None else shelf.serve(whole, vocab_size=vocab_size))
+    tokenizer = options.tokenizers.read(
+        checkpoint.folder, name, template=template, trust_remote_code=options.trust_remote_code
+    )
+    if (vocab_size := getattr(checkpoint.config.get_text_config(), "vocab_size", None)) is not None:
+        options.tokenizers.serve(tokenizer, vocab_size)  # for _describe: it takes as long as reading
+    return tokenizer
 
 
 def _check_numbers(entry: CatalogEntry, checkpoint: Checkpoint) -> None:
@@ -182,7 +174,7 @@ def _load_module(
 def _describe(
     entry: CatalogEntry,
     model: PreTrainedModel,
-    tokenizer: _Tokenizer,
+    tokenizer: PreTrainedTokenizerBase,
     options: LoadOptions,
     *,
     dtype: torch.dtype,
@@ -190,10 +182,10 @@ def _describe(
     """Gather the facts that the engine and the doors need."""
     output = model.get_output_embeddings()
     vocab_size = model.config.get_text_config().vocab_size if output is None else output.out_features
-    context_length = find_context_length(entry.source.name, model.config, tokenizer.whole, limit=options.max_model_len)
+    context_length = find_context_length(entry.source.name, model.config, tokenizer, limit=options.max_model_len)
     memory = measure_memory(model)
     device = model.get_input_embeddings().weight.device
-    served = options.tokenizers.serve(tokenizer.whole, vocab_size=vocab_size)
+    served = options.tokenizers.serve(tokenizer, vocab_size)
     if (reason := served.why_no_chat()) is not None:
         logger.warning("%s cannot chat. %s", entry.source.name, reason)
     info = replace(
@@ -214,9 +206,9 @@ def _describe(
         info=info,
         module=model,
         tokenizer=served,
-        eos_token_ids=find_end_tokens(model, tokenizer.whole, vocab_size),
+        eos_token_ids=find_end_tokens(model, tokenizer, vocab_size),
         context_length=context_length,
-        bos_token_id=tokenizer.whole.bos_token_id,
+        bos_token_id=tokenizer.bos_token_id,
         defaults=find_sampling_defaults(entry.source.name, model),
         dtype=dtype,
         device=device,

@@ -1,15 +1,21 @@
-"""Says of a model's folder why no tokenizer can be read from it, and what to do."""
+"""Reads the tokenizer of a model's folder, or says why there is none to be read, and what to do."""
 
 from __future__ import annotations
 
+import functools
 import importlib.util
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from myserve_ui.errors import ModelLoadError
 from myserve_ui.models.loading.errors import explain_file_errors
 from myserve_ui.models.loading.json_files import read_json_object
+from myserve_ui.models.loading.quiet import quiet_libraries
+from myserve_ui.models.tokenizers.tokenizer import HuggingFaceTokenizer
 
 FAST, SETTINGS = "tokenizer.json", "tokenizer_config.json"
 PIECES = ("tokenizer.model", "sentencepiece.bpe.model", "spiece.model", "tokenizer.tiktoken", "vocab.json", "vocab.txt")
@@ -20,7 +26,43 @@ CONVERTERS = ("sentencepiece", "tiktoken")
 SAVE_IT = f"or copy the {FAST} of the model that it was made from into its folder"
 
 
-def check_tokenizer_files(folder: Path, name: str) -> None:
+@dataclass(frozen=True, slots=True)
+class TokenizerCache:
+    """The tokenizer read last, which precisions of one model share: tens of megabytes are in one. It is only read."""
+
+    _read: Callable[..., PreTrainedTokenizerBase] = field(default_factory=lambda: functools.lru_cache(1)(_read))
+    serve: Callable[[PreTrainedTokenizerBase, int], HuggingFaceTokenizer] = field(
+        default_factory=lambda: functools.lru_cache(1)(HuggingFaceTokenizer)
+    )
+    """What is served of a tokenizer for a model with so many output rows. Raises ModelLoadError."""
+
+    def read(
+        self, folder: Path, name: str, *, template: str | None, trust_remote_code: bool
+    ) -> PreTrainedTokenizerBase:
+        """The tokenizer of the files in `folder` as they are now, its pad token filled from eos.
+
+        Raises ModelLoadError that says why there is none.
+        """
+        _check_files(folder, name)
+        files = sorted(path for path in folder.iterdir() if path.is_file())
+        stamps = tuple((path.name, path.stat().st_mtime_ns, path.stat().st_size) for path in files)
+        with _explain_errors(folder, name):
+            return self._read(folder, stamps, template, trust_remote_code)
+
+
+def _read(folder: Path, _stamps: object, template: str | None, trust_remote_code: bool) -> PreTrainedTokenizerBase:
+    with quiet_libraries():
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            folder, trust_remote_code=trust_remote_code, local_files_only=True
+        )
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    if template is not None:
+        tokenizer.chat_template = template
+    return tokenizer
+
+
+def _check_files(folder: Path, name: str) -> None:
     """Raise ModelLoadError for a folder without a tokenizer, or with damaged settings of it."""
     settings = read_json_object(folder / SETTINGS, name) if (folder / SETTINGS).exists() else {}
     if not isinstance(settings.get("chat_template"), str | list | dict | None):
@@ -33,7 +75,7 @@ def check_tokenizer_files(folder: Path, name: str) -> None:
 
 
 @contextmanager
-def explain_tokenizer_errors(folder: Path, name: str) -> Iterator[None]:
+def _explain_errors(folder: Path, name: str) -> Iterator[None]:
     """Raise ModelLoadError for what transformers says of a tokenizer that it cannot read."""
     try:
         with explain_file_errors(f"The tokenizer of {name}"):

@@ -33,7 +33,7 @@ class HuggingFaceTokenizer:
     switches settings back and forth on one shared object, which is not safe from several threads.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, *, vocab_size: int) -> None:
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, vocab_size: int) -> None:
         """`vocab_size`: output rows of the model. Raises ModelLoadError for a tokenizer without a Rust backend."""
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if not isinstance(backend, RustTokenizer):
