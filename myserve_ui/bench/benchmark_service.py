@@ -22,9 +22,10 @@ from myserve_ui.bench.roofline.roofline import MachineSpeed, ModelRoofline, coun
 from myserve_ui.bench.sweep import CARD_POINTS, Surroundings, Sweep, SweepProgress
 from myserve_ui.core.model_info import ModelInfo
 from myserve_ui.core.versions import describe_versions
-from myserve_ui.errors import InvalidRequestError, ModelNotFoundError, OverloadedError
+from myserve_ui.errors import InvalidRequestError, OverloadedError
 from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.serving.engine_pool import EnginePool
+from myserve_ui.serving.model_names import find_model
 from myserve_ui.serving.step_loop import on_own_thread
 
 FITTING_LENGTHS = (512, 2048, 8192)
@@ -207,10 +208,4 @@ class BenchmarkService:
         return {"kv_budget_bytes": budget, "fits": fits}
 
     def _find(self, name: str) -> ModelInfo:
-        if not name:
-            return self._chat.model("")
-        for info in self._chat.models():
-            if name in (info.id, info.precision):
-                return info
-        known = ", ".join(info.precision for info in self._chat.models())
-        raise ModelNotFoundError(f"There is no model {name[:80]!r} here; ask for one of: {known}.", param="model")
+        return self._chat.model(find_model(self._chat.models(), name))

@@ -16,10 +16,10 @@ from myserve_ui.errors import InvalidRequestError, MyServeError
 from myserve_ui.evaluation.comparison_document import comparison_document
 from myserve_ui.evaluation.evidence import AnswerPair
 from myserve_ui.evaluation.fidelity import FidelityProgress, FidelityRequest, FidelityService, memory_of
-from myserve_ui.evaluation.model_names import find_model, find_pair, naming_side
 from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.serving.compare_service import CompareRequest, CompareService, CompareUpdate, Side, with_one_seed
 from myserve_ui.serving.engine_pool import EnginePool
+from myserve_ui.serving.model_names import find_model, find_pair, naming_side
 
 MAX_ANSWER_TOKENS = 512
 """Evidence keeps the logits of both answers: a row of the vocabulary in float32 for each token."""

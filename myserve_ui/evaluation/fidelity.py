@@ -16,13 +16,13 @@ from myserve_ui.core.model_info import ModelInfo
 from myserve_ui.errors import InvalidRequestError, OverloadedError
 from myserve_ui.evaluation.circumstances import describe_circumstances
 from myserve_ui.evaluation.evidence import AnswerPair, explain
-from myserve_ui.evaluation.model_names import naming_side
 from myserve_ui.evaluation.plain_words import caveats
 from myserve_ui.evaluation.scoring import collect_logits
 from myserve_ui.evaluation.statistics import estimate, percentiles, perplexity
 from myserve_ui.evaluation.token_scores import TokenScores, join_scores, score_tokens
 from myserve_ui.evaluation.windows import MAX_WINDOW, Window, fit_window, make_windows
 from myserve_ui.serving.engine_pool import EnginePool, RunningEngine
+from myserve_ui.serving.model_names import naming_side
 from myserve_ui.serving.request_checks import check_encoded_ids
 from myserve_ui.serving.step_loop import on_own_thread
 

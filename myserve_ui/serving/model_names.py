@@ -1,4 +1,4 @@
-"""Which two models are meant: a catalog's key, or a bare precision of the default model, such as "nf4"."""
+"""Which of the served models a word means: a catalog's key, or a bare precision of the default model, such as "nf4"."""
 
 from __future__ import annotations
 
