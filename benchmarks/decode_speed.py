@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from myserve_ui.core.sampling_params import SamplingParams
+from myserve_ui.core.sampling_params import SamplingDefaults, SamplingParams
 from myserve_ui.engine.engine import Engine
 from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.scheduler import ScheduledBatch
@@ -114,5 +114,5 @@ def fixed_request(
     name: str, prompt: list[int], params: SamplingParams, length: int, *, cached: bool = False
 ) -> EngineRequest:
     """A request for exactly `length` tokens."""
-    exact = replace(params, max_tokens=length, min_tokens=length, ignore_eos=True)
+    exact = replace(params, max_tokens=length, min_tokens=length, ignore_eos=True).resolve(SamplingDefaults())
     return EngineRequest(name, tuple(prompt), exact, arrival=0.0, cache_prompt=cached)

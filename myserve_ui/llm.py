@@ -68,10 +68,10 @@ class LLM:
             token_ids = list(prompt)
             check_token_ids(token_ids, loaded.num_input_ids, "prompt")
         check_prompt(len(token_ids), length, "prompt")
-        params = fit_to_context(params.resolve(loaded.defaults), len(token_ids), length, default=DEFAULT_TOKENS)
+        fitted = fit_to_context(params, len(token_ids), length, default=DEFAULT_TOKENS)
         grammar = None if params.structured_output is None else self._grammars.compile(params.structured_output)
         name, now = f"offline-{next(self._numbers)}", self.engine.clock()
-        return EngineRequest(name, tuple(token_ids), params, arrival=now, grammar=grammar)
+        return EngineRequest(name, tuple(token_ids), fitted.resolve(loaded.defaults), arrival=now, grammar=grammar)
 
 
 def _listed(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:

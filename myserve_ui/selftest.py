@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from myserve_ui.core.requests import Message
-from myserve_ui.core.sampling_params import SamplingParams
+from myserve_ui.core.sampling_params import SamplingDefaults, SamplingParams
 from myserve_ui.engine.engine import Engine
 from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.offline import answer_all
@@ -70,7 +70,7 @@ def _answers_of_engine(loaded: LoadedModel) -> dict[str, list[int]]:
 
 def answer_questions(engine: Engine, loaded: LoadedModel) -> dict[str, list[int]]:
     """Greedy ids for all questions at once, as a busy server would have them."""
-    params = SamplingParams(temperature=0.0, top_p=1.0, top_k=0, min_p=0.0, max_tokens=MAX_TOKENS)
+    params = SamplingParams(temperature=0.0, max_tokens=MAX_TOKENS).resolve(SamplingDefaults())
     requests = [EngineRequest(name, tuple(render_question(loaded, name)), params, arrival=0.0) for name in QUESTIONS]
     answers = answer_all(engine, requests)
     return {question: answer.token_ids for question, answer in zip(QUESTIONS, answers, strict=True)}

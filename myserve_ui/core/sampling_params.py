@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from myserve_ui.core.tool_call_output import AnswerForm
 from myserve_ui.errors import InvalidRequestError
@@ -78,23 +78,68 @@ class SamplingParams:
         _check_int("min_tokens", self.min_tokens, 0, INT64_MAX if self.max_tokens is None else self.max_tokens)
         _check_stop(self.stop)
 
-    def resolve(self, defaults: SamplingDefaults) -> SamplingParams:
-        """Fill what the request left open from the model's defaults."""
-        return replace(
-            self,
+    def resolve(self, defaults: SamplingDefaults, *, room: int = INT64_MAX) -> ResolvedSampling:
+        """Settle what the request left open: by the model's defaults, and by the `room` that is left in the context."""
+        return ResolvedSampling(
             temperature=defaults.temperature if self.temperature is None else self.temperature,
             top_p=defaults.top_p if self.top_p is None else self.top_p,
-            top_k=defaults.top_k if self.top_k is None else self.top_k,
+            top_k=max(defaults.top_k if self.top_k is None else self.top_k, 0),
             min_p=defaults.min_p if self.min_p is None else self.min_p,
             repetition_penalty=(
                 defaults.repetition_penalty if self.repetition_penalty is None else self.repetition_penalty
             ),
+            presence_penalty=self.presence_penalty,
+            frequency_penalty=self.frequency_penalty,
+            logit_bias=self.logit_bias,
+            seed=self.seed,
+            max_tokens=room if self.max_tokens is None else self.max_tokens,
+            min_tokens=self.min_tokens,
+            stop=self.stop,
+            stop_token_ids=self.stop_token_ids,
+            ignore_eos=self.ignore_eos,
+            logprobs=self.logprobs is not None,
+            top_logprobs=self.logprobs or 0,
+            prompt_logprobs=self.prompt_logprobs,
+            structured_output=self.structured_output,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedSampling:
+    """The same once the model is known, for the engine: nothing is left to ask. Made by `SamplingParams.resolve`."""
+
+    temperature: float
+    top_p: float
+    top_k: int
+    """0 is off."""
+    min_p: float
+    repetition_penalty: float
+    presence_penalty: float
+    frequency_penalty: float
+    logit_bias: tuple[tuple[int, float], ...]
+    seed: int | None
+    """None: other draws every time."""
+    max_tokens: int
+    min_tokens: int
+    stop: tuple[str, ...]
+    stop_token_ids: tuple[int, ...]
+    ignore_eos: bool
+    logprobs: bool
+    """Whether the tokens' log-probabilities are reported, with the `top_logprobs` likeliest."""
+    top_logprobs: int
+    prompt_logprobs: bool
+    structured_output: AnswerForm | None
+    """None: any text."""
 
     @property
     def is_greedy(self) -> bool:
-        """True if the likeliest token is always taken; only meaningful once resolved."""
-        return (self.temperature or 0.0) < GREEDY_BELOW or self.top_p == 0.0 or self.top_k == 1
+        """True if the likeliest token is always taken."""
+        return self.temperature < GREEDY_BELOW or self.top_p == 0.0 or self.top_k == 1
+
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether a penalty asks how often a token is in the answer."""
+        return bool(self.presence_penalty or self.frequency_penalty)
 
 
 def _check_float(name: str, value: float | None, low: float, high: float) -> None:

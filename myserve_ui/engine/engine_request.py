@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from myserve_ui.core.sampling_params import SamplingParams
+from myserve_ui.core.sampling_params import ResolvedSampling
 from myserve_ui.engine.grammars.compiler import CompiledGrammar
 
 OnLogits = Callable[[Any], None]
@@ -17,8 +17,8 @@ OnLogits = Callable[[Any], None]
 class EngineRequest:
     request_id: str
     prompt_token_ids: tuple[int, ...]
-    params: SamplingParams
-    """Resolved: no field is None but seed; max_tokens is set and fits the context."""
+    params: ResolvedSampling
+    """max_tokens fits the context."""
     arrival: float
     """Engine clock, seconds."""
     cache_prompt: bool = True

@@ -106,7 +106,7 @@ class Sequence:
         """Add a sampled token and finish if it ends the answer: an end token, a stop string, or the length."""
         self.token_ids.append(token_id)
         self._uniform = None
-        if self.params.presence_penalty or self.params.frequency_penalty:
+        if self.params.counts_tokens:
             self.output_counts[token_id] += 1
         first = now if self.timings.first_token is None else self.timings.first_token
         self.timings = replace(
@@ -118,7 +118,7 @@ class Sequence:
         self._add_text(self._detokenizer.add(token_id))
         if self.matcher is not None:
             self._follow_grammar(self.matcher, token_id)
-        if not self.is_finished and self.num_output_tokens >= (self.params.max_tokens or 0):
+        if not self.is_finished and self.num_output_tokens >= self.params.max_tokens:
             self._conclude(FinishReason.LENGTH)
 
     def finish(self, reason: FinishReason, *, error: str | None = None) -> None:

@@ -17,10 +17,10 @@ NUM_BUCKETS = (0x40000000 >> BUCKET_SHIFT) + 1
 
 
 @compiled_beside_others
-def draw_from_nuclei(probabilities: np.ndarray, peaks: np.ndarray, wishes: np.ndarray) -> np.ndarray:
+def draw_from_nuclei(probabilities: np.ndarray, peaks: np.ndarray, cuts: np.ndarray) -> np.ndarray:
     """A token for each row of `probabilities` [rows, vocab], of those that top_p and min_p leave: [rows]; -1 of NaN.
 
-    `peaks` [rows, vocab // PIECE] are the largest of each PIECE tokens. `wishes` [rows, 3] are a uniform number in
+    `peaks` [rows, vocab // PIECE] are the largest of each PIECE tokens. `cuts` [rows, 3] are a uniform number in
     [0, 1), top_p, and min_p.
 
     Nothing is sorted whole. Tokens less likely than `(1 - top_p) / vocab` make up less than `1 - top_p` together, so
@@ -28,7 +28,7 @@ def draw_from_nuclei(probabilities: np.ndarray, peaks: np.ndarray, wishes: np.nd
     """
     tokens, found = np.empty(probabilities.shape[0], np.int64), np.empty(probabilities.shape[1], np.int64)
     for row in range(tokens.size):
-        uniform, top_p, min_p = wishes[row]
+        uniform, top_p, min_p = cuts[row]
         top_p = np.inf if top_p >= 1.0 else top_p  # the sum may reach 1 by rounding
         likely = _likely_tokens(probabilities[row], peaks[row], top_p, min_p, found)
         if likely.size == 0:

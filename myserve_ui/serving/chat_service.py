@@ -194,8 +194,8 @@ class ChatService:
         check_prompt(len(prompt), engine.max_model_len, field)
         if asked.params.prompt_logprobs:
             check_scored_ids(prompt, engine.loaded, field)
-        resolved = asked.params.resolve(engine.loaded.defaults)
-        params = fit_to_context(resolved, len(prompt), engine.max_model_len, default=asked.default_max_tokens)
+        fitted = fit_to_context(asked.params, len(prompt), engine.max_model_len, default=asked.default_max_tokens)
+        params = fitted.resolve(engine.loaded.defaults)
         vocab_size = engine.loaded.tokenizer.vocab_size
         check_token_ids(params.stop_token_ids, vocab_size, "stop_token_ids")
         check_token_ids([token_id for token_id, _ in params.logit_bias], vocab_size, "logit_bias")

@@ -25,7 +25,7 @@ from myserve_ui.engine.module.self_check import (
     tolerance_of,
 )
 from myserve_ui.engine.rows.runner import ModelRunner, Runner
-from myserve_ui.engine.sampling.ranked_draw import draw_from_nucleus
+from myserve_ui.engine.sampling.draws import draw_from_nucleus
 from myserve_ui.errors import ModelLoadError
 from myserve_ui.models.cpu.row_ladders import find_row_ladders
 from myserve_ui.models.loaded_model import LoadedModel
@@ -115,7 +115,7 @@ def _build_checked_runner(loaded: LoadedModel, expected: Reference, *, num_slots
     check_row_runner(runner, expected, loaded.num_common_ids)
     if loaded.device.type == "cpu":
         # A loop takes seconds to compile where it has never run: here, and not in the first answer that draws.
-        draw_from_nucleus(expected.logits[0][None], [SamplingParams(top_p=0.9)], [0.5])
+        draw_from_nucleus(expected.logits[0][None], [SamplingParams(top_p=0.9).resolve(loaded.defaults)], [0.5])
     return runner
 
 

@@ -30,7 +30,7 @@ async def test_generate_answers_text_and_counts(client: httpx2.AsyncClient, serv
     assert response.json() == {"text": "Hello", "prompt_tokens": 3, "output_tokens": 3}
     request = service.requests[-1]
     assert (request.prompt, request.model, request.params.max_tokens) == ("Hi", "", 7)
-    assert request.params.is_greedy
+    assert request.params.temperature == 0.0
 
 
 async def test_stream_sends_the_same_text_plainly(client: httpx2.AsyncClient) -> None:

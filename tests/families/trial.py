@@ -10,15 +10,17 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedModel
 
-from myserve_ui.core.sampling_params import SamplingParams
+from myserve_ui.core.outputs import RequestOutput
 from myserve_ui.engine.engine import Engine
 from myserve_ui.engine.engine_request import EngineRequest
+from myserve_ui.engine.offline import run_steps
 from myserve_ui.models.baseline import generate_plainly
 from myserve_ui.models.catalog import CatalogEntry, ModelSource, SourceKind
 from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.models.loading.loader import LoadOptions, load_model
 from myserve_ui.serving.engine_builder import EngineLimits, build_engine
 from tests.families.tiny_configs import tiny_config
+from tests.support.sampling import resolved
 from tests.support.tiny_checkpoint import build_tiny_tokenizer
 
 NEW_TOKENS = 6
@@ -119,20 +121,20 @@ def _again(engine: Engine) -> Engine:
 
 
 def _answers(engine: Engine, prompts: list[tuple[int, ...]], *, gap: int = 0) -> list[list[int]]:
-    params = SamplingParams(temperature=0.0, top_p=1.0, top_k=0, min_p=0.0, max_tokens=NEW_TOKENS)
+    params = resolved(temperature=0.0, max_tokens=NEW_TOKENS)
     answers: dict[str, list[int]] = {str(index): [] for index in range(len(prompts))}
 
-    def step() -> None:
-        for output in engine.step():
+    def take(outputs: list[RequestOutput]) -> None:
+        for output in outputs:
             assert output.error is None, output.error
             answers[output.request_id] += output.token_ids
 
     for index, prompt in enumerate(prompts):
         engine.add(EngineRequest(str(index), prompt, params, arrival=0.0))
         for _ in range(gap):
-            step()
-    while engine.has_work:
-        step()
+            take(engine.step())
+    for outputs in run_steps(engine):
+        take(outputs)
     return list(answers.values())
 
 

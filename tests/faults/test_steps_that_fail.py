@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from myserve_ui.core.outputs import FinishReason, RequestOutput
-from myserve_ui.core.sampling_params import SamplingDefaults, SamplingParams
 from myserve_ui.engine.engine import OUT_OF_MEMORY, Engine, EngineConfig
 from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.module.memory_errors import is_out_of_memory
@@ -20,6 +19,7 @@ from myserve_ui.engine.scheduler import NOT_A_NUMBER
 from myserve_ui.engine.sequence_faults import is_fault
 from myserve_ui.models.tiny import build_tiny_model
 from tests.support.fault_injection import Fault, FaultKind, FaultyRunner, request_runs, step_is
+from tests.support.sampling import resolved
 
 NEW_TOKENS = 20
 NAMES = "abcd"
@@ -30,9 +30,8 @@ Answers = dict[str, list[int]]
 def request_of(name: str, prompt: list[int] | None = None, **params: object) -> EngineRequest:
     """A request whose prompt is its own; greedy unless `params` say otherwise."""
     values = {"temperature": 0.0, "max_tokens": NEW_TOKENS, "ignore_eos": True, **params}
-    resolved = SamplingParams(**values).resolve(SamplingDefaults())  # type: ignore[arg-type]
     own = [3 + (ord(name[0]) * 7 + place * 31) % 240 for place in range(10 + 9 * (ord(name[0]) % 7))]
-    return EngineRequest(name, tuple(own if prompt is None else prompt), resolved, arrival=0.0)
+    return EngineRequest(name, tuple(own if prompt is None else prompt), resolved(**values), arrival=0.0)
 
 
 def make_engine(*faults: Fault, memory_tokens: int | None = None, max_num_seqs: int = 4) -> Engine:

@@ -15,7 +15,6 @@ import torch
 from transformers import PreTrainedModel
 
 from myserve_ui.core.outputs import FinishReason, RequestOutput
-from myserve_ui.core.sampling_params import SamplingDefaults, SamplingParams
 from myserve_ui.engine.engine import Engine, EngineConfig
 from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.rows.runner import ModelRunner
@@ -23,6 +22,7 @@ from myserve_ui.engine.scheduler import ScheduledBatch
 from myserve_ui.engine.sequence_faults import is_fault
 from myserve_ui.models.tiny import build_tiny_model
 from tests.support.fault_injection import Fault, FaultKind, FaultyRunner, request_runs
+from tests.support.sampling import resolved
 
 FAMILIES = ("llama", "mistral")
 MAX_LEN, MOST_TOKENS, MOST_STEPS = 128, 10, 3000
@@ -73,13 +73,13 @@ def make_client(rng: random.Random, index: int) -> Client:
         prompt.insert(rng.randrange(len(prompt) + 1), UNKNOWN_ID)
     if fate == "unreadable":
         prompt.append(UNREADABLE_ID)
-    params = SamplingParams(
+    params = resolved(
         temperature=0.0,
         max_tokens=rng.randint(1, MOST_TOKENS),
         ignore_eos=True,
         prompt_logprobs=fate == "scored",
         logprobs=1 if fate == "scored" else None,
-    ).resolve(SamplingDefaults())
+    )
     request = EngineRequest(f"r{index}", tuple(prompt), params, 0.0, cache_prompt=rng.random() < 0.8)
     return Client(request, fate, rng.randrange(20), rng.randrange(1, 60))
 

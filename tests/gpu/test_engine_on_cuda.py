@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from myserve_ui import selftest
-from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.engine.blocks.tables import BLOCK_SIZE
 from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.module.self_check import TOLERANCE
@@ -22,6 +21,7 @@ from myserve_ui.serving.engine_builder import EngineLimits, build_engine
 from myserve_ui.settings import read_settings
 from tests.parity.test_blocks import LENGTHS
 from tests.parity.test_families import make_prompt
+from tests.support.sampling import resolved
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
 PROMPTS = [make_prompt(length, seed) for seed, length in enumerate(LENGTHS, 40)]
@@ -34,8 +34,7 @@ def tiny(family, device, dtype):
 
 
 def answers(engine, prompts=PROMPTS, **params):
-    settings = {"temperature": 0.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "max_tokens": NEW_TOKENS, **params}
-    params = SamplingParams(ignore_eos=True, **settings)
+    params = resolved(**{"temperature": 0.0, "max_tokens": NEW_TOKENS, "ignore_eos": True, **params})
     requests = [EngineRequest(str(index), tuple(prompt), params, arrival=0.0) for index, prompt in enumerate(prompts)]
     found = answer_all(engine, requests)
     assert [answer.error for answer in found] == [None] * len(prompts)
@@ -81,7 +80,7 @@ def test_recordings_survive_a_cache_that_grows(device):
 
 def test_a_decode_step_waits_for_the_device_once(device):
     engine = build_engine(tiny("llama", device, torch.bfloat16), EngineLimits(max_num_seqs=8))
-    params = SamplingParams(temperature=0.8, top_p=0.9, seed=1, max_tokens=40, presence_penalty=0.5, ignore_eos=True)
+    params = resolved(temperature=0.8, top_p=0.9, seed=1, max_tokens=40, presence_penalty=0.5, ignore_eos=True)
     for index in range(4):
         engine.add(EngineRequest(str(index), tuple(PROMPTS[0]), params, arrival=0.0))
     for _ in range(10):

@@ -5,16 +5,17 @@ from __future__ import annotations
 import pytest
 import torch
 
-from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.engine.blocks.tables import BLOCK_SIZE
 from myserve_ui.engine.engine import Engine, EngineConfig
 from myserve_ui.engine.engine_request import EngineRequest
+from myserve_ui.engine.offline import run_steps
 from myserve_ui.models.baseline import generate_plainly
 from myserve_ui.models.tiny import build_tiny_model
 from myserve_ui.models.tokenizers.byte_tokenizer import EOS_TOKEN_ID
 from tests.parity.test_families import make_prompt
 from tests.support.block_runners import RefusingRecorder, ReplayingRecorder, block_runner
 from tests.support.fault_injection import FaultyRunner
+from tests.support.sampling import resolved
 
 LENGTHS = (30, BLOCK_SIZE - 5, BLOCK_SIZE, 300, 470)
 """Within a block, over its edge while it decodes, on its edge, and over two blocks."""
@@ -51,14 +52,14 @@ def make_engine(family, recorder):
 
 
 def request_of(index):
-    params = SamplingParams(temperature=0.0, top_p=1.0, top_k=0, min_p=0.0, max_tokens=NEW_TOKENS)
+    params = resolved(temperature=0.0, max_tokens=NEW_TOKENS)
     return EngineRequest(f"r{index}", tuple(PROMPTS[index]), params, arrival=0.0)
 
 
 def run(engine):
     answers = {}
-    while engine.has_work:
-        for output in engine.step():
+    for outputs in run_steps(engine):
+        for output in outputs:
             assert output.error is None
             answers.setdefault(output.request_id, []).extend(output.token_ids)
     return answers

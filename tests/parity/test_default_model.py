@@ -8,13 +8,14 @@ import pytest
 import torch
 
 from myserve_ui.core.requests import Message
-from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.engine.engine_request import EngineRequest
+from myserve_ui.engine.offline import answer_all
 from myserve_ui.models.baseline import generate_plainly
 from myserve_ui.models.catalog import build_catalog
 from myserve_ui.models.loading.loader import LoadOptions, load_model
 from myserve_ui.serving.engine_builder import EngineLimits, build_engine
 from myserve_ui.settings import read_settings
+from tests.support.sampling import resolved
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(400)]
 MAX_TOKENS = 20
@@ -67,15 +68,9 @@ def engine(loaded):
 
 
 def answers(engine, prompts, *, before_step=lambda: None):
-    params = SamplingParams(temperature=0.0, top_p=1.0, top_k=0, min_p=0.0, max_tokens=MAX_TOKENS)
-    ids = {str(index): [] for index in range(len(prompts))}
-    for index, prompt in enumerate(prompts):
-        engine.add(EngineRequest(str(index), tuple(prompt), params, arrival=0.0))
-    while engine.has_work:
-        before_step()
-        for output in engine.step():
-            ids[output.request_id] += output.token_ids
-    return list(ids.values())
+    params = resolved(temperature=0.0, max_tokens=MAX_TOKENS)
+    requests = [EngineRequest(str(index), tuple(prompt), params, arrival=0.0) for index, prompt in enumerate(prompts)]
+    return [answer.token_ids for answer in answer_all(engine, requests, before_step=before_step)]
 
 
 def test_eight_questions_at_once_equal_generate(engine, prompts, expected):

@@ -2,19 +2,21 @@
 
 import random
 from dataclasses import replace
+from itertools import islice
 
 import pytest
 import torch
 
-from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.engine.engine import Engine, EngineConfig
 from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.module.self_check import check_runner, reference_logits
+from myserve_ui.engine.offline import run_steps
 from myserve_ui.engine.rows.runner import ModelRunner
 from myserve_ui.models.cpu.kernels import install_cpu_kernels
 from myserve_ui.models.tiny import FAMILIES, VOCAB_SIZE, build_tiny_model
 from myserve_ui.models.tokenizers.byte_tokenizer import EOS_TOKEN_ID
 from tests.support.block_runners import ReplayingRecorder, block_runner
+from tests.support.sampling import resolved
 
 NEW_TOKENS = 24
 PROMPT_LENGTHS = (1, 2, 5, 9, 17, 50, 110, 180)
@@ -78,16 +80,14 @@ def make_engine(make_runner):
 
 
 def request_of(index, *, cache_prompt=True):
-    params = SamplingParams(
-        temperature=0.0, top_p=1.0, top_k=0, min_p=0.0, max_tokens=NEW_TOKENS, min_tokens=NEW_TOKENS
-    )
+    params = resolved(temperature=0.0, max_tokens=NEW_TOKENS, min_tokens=NEW_TOKENS)
     return EngineRequest(f"r{index}", PROMPTS[index], params, arrival=0.0, cache_prompt=cache_prompt)
 
 
 def run(engine, answers=None):
     answers = {} if answers is None else answers
-    while engine.has_work:
-        collect(engine.step(), answers)
+    for outputs in run_steps(engine):
+        collect(outputs, answers)
     return answers
 
 
@@ -179,9 +179,8 @@ def test_prompt_scores_equal_the_plain_forward(family, make_engine):
     engine.add(replace(request, params=replace(request.params, prompt_logprobs=True, max_tokens=0, min_tokens=0)))
     scores = [
         entry.logprob
-        for _ in range(9)
-        if engine.has_work
-        for output in engine.step()
+        for outputs in islice(run_steps(engine), 9)
+        for output in outputs
         for entry in output.prompt_logprobs
     ]
     assert torch.allclose(torch.tensor(scores), reference, atol=2e-3)

@@ -13,7 +13,6 @@ from transformers import (
     Qwen2MoeConfig,
 )
 
-from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.engine.engine import Engine, EngineConfig
 from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.offline import answer_all
@@ -22,6 +21,7 @@ from myserve_ui.models.baseline import generate_plainly
 from myserve_ui.models.tiny import COMMON, _scale_weights
 from tests.parity.test_families import make_prompt
 from tests.support.block_runners import ReplayingRecorder, block_runner
+from tests.support.sampling import resolved
 
 BORDER = 64
 NEW_TOKENS = 6
@@ -126,7 +126,7 @@ def make_engine(case):
 
 
 def answers(engine, prompts):
-    params = SamplingParams(temperature=0.0, top_p=1.0, top_k=0, min_p=0.0, max_tokens=NEW_TOKENS)
+    params = resolved(temperature=0.0, max_tokens=NEW_TOKENS)
     requests = [EngineRequest(str(index), tuple(prompt), params, arrival=0.0) for index, prompt in enumerate(prompts)]
     found = answer_all(engine, requests)
     assert [answer.error for answer in found] == [None] * len(prompts)

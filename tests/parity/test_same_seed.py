@@ -6,13 +6,14 @@ import random
 
 import pytest
 
-from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.engine.engine import Engine, EngineConfig
 from myserve_ui.engine.engine_request import EngineRequest
+from myserve_ui.engine.offline import answer_all
 from myserve_ui.models.catalog import build_catalog
 from myserve_ui.models.loading.loader import LoadOptions, load_model
 from myserve_ui.serving.engine_builder import EngineLimits, build_engine
 from myserve_ui.settings import read_settings
+from tests.support.sampling import resolved
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(900)]
 NUM_SEEDS, MAX_TOKENS, VOCAB_SIZE = 64, 6, 49_152
@@ -49,9 +50,7 @@ def built(request):
 def request_of(seed: int, *, cache_prompt: bool) -> EngineRequest:
     generator = random.Random(seed)
     prompt = tuple(generator.randrange(3, VOCAB_SIZE) for _ in range(LENGTHS[seed % len(LENGTHS)]))
-    params = SamplingParams(
-        temperature=1.3, top_p=1.0, top_k=0, min_p=0.0, max_tokens=MAX_TOKENS, min_tokens=MAX_TOKENS, seed=seed
-    )
+    params = resolved(temperature=1.3, max_tokens=MAX_TOKENS, min_tokens=MAX_TOKENS, seed=seed)
     return EngineRequest(str(seed), prompt, params, arrival=0.0, cache_prompt=cache_prompt)
 
 
@@ -62,14 +61,9 @@ def make_engine(built: Engine, *, step_tokens: int = 128, cache_tokens: int = 16
 
 
 def run(engine: Engine, requests: list[EngineRequest]) -> dict[str, list[int]]:
-    answers: dict[str, list[int]] = {request.request_id: [] for request in requests}
-    for request in requests:
-        engine.add(request)
-    while engine.has_work:
-        for output in engine.step():
-            assert output.error is None
-            answers[output.request_id] += output.token_ids
-    return answers
+    answers = answer_all(engine, requests)
+    assert [answer.error for answer in answers] == [None] * len(requests)
+    return {request.request_id: answer.token_ids for request, answer in zip(requests, answers, strict=True)}
 
 
 def test_the_same_seed_draws_from_the_same_bits_whatever_happens_around_it(built):

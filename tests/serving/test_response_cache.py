@@ -9,7 +9,7 @@ import pytest
 
 from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState, Usage
 from myserve_ui.core.requests import ChatRequest, CompletionRequest, Message
-from myserve_ui.core.sampling_params import SamplingDefaults, SamplingParams
+from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.core.schemas.structured_output import StructuredOutput
 from myserve_ui.core.timings import RequestTimings
 from myserve_ui.engine.engine_request import EngineRequest
@@ -18,8 +18,9 @@ from myserve_ui.serving.engine_builder import EngineLimits
 from myserve_ui.serving.request_stream import RequestStream, StreamLimits
 from myserve_ui.serving.response_cache import AnswerRecorder, ResponseCache, join_outputs, response_key
 from tests.conftest import MakeService, chat_request
+from tests.support.sampling import resolved
 
-PARAMS = SamplingParams(temperature=0.0, max_tokens=5).resolve(SamplingDefaults())
+PARAMS = resolved(temperature=0.0, max_tokens=5)
 REQUEST = EngineRequest("req-1", (1, 2, 3), PARAMS, arrival=0.0)
 
 

@@ -3,6 +3,7 @@ from collections.abc import Iterator
 import gradio as gr
 import pytest
 
+from myserve_ui.core.sampling_params import SamplingDefaults
 from myserve_ui.errors import InvalidRequestError
 from myserve_ui.ui.shared.controls import PRESETS, Controls, draw_controls, read_params
 
@@ -53,7 +54,7 @@ def test_a_value_out_of_range_is_refused_with_a_sentence(name: str, value: objec
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_preset_is_in_range(preset: str) -> None:
-    assert read_params({**VALUES, **PRESETS[preset]}).is_greedy == (preset == "Greedy")
+    assert read_params({**VALUES, **PRESETS[preset]}).resolve(SamplingDefaults()).is_greedy == (preset == "Greedy")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.engine.blocks.decode_graphs import DecodeGraphs, ladder
 from myserve_ui.engine.blocks.layout import stage_padded_inputs
 from myserve_ui.engine.blocks.plain_kernel import PlainKernel
@@ -22,6 +21,7 @@ from myserve_ui.errors import ModelLoadError
 from myserve_ui.models.tiny import VOCAB_SIZE, build_tiny_loaded_model, build_tiny_model
 from myserve_ui.serving.engine_builder import build_block_runner
 from tests.support.block_runners import RefusingRecorder, ReplayedWork, ReplayingRecorder, block_runner
+from tests.support.sampling import resolved
 
 CPU = torch.device("cpu")
 WIDTH = 2
@@ -41,7 +41,7 @@ def make_batch(*lengths):
     tables.grow(lengths)
     chunks = []
     for slot, length in enumerate(lengths):
-        params = SamplingParams(temperature=0.0, max_tokens=4)
+        params = resolved(temperature=0.0, max_tokens=4)
         request = EngineRequest(f"r{slot}", tuple(range(slot, slot + length)), params, arrival=0.0)
         sequence = Sequence(slot, request, lambda ids: "")
         chunks.append(ScheduledChunk(sequence, length - 1, 1, slot, samples=True))

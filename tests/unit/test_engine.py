@@ -6,11 +6,12 @@ from dataclasses import replace
 import pytest
 
 from myserve_ui.core.outputs import FinishReason, RequestState
-from myserve_ui.core.sampling_params import SamplingDefaults, SamplingParams
 from myserve_ui.engine.echo_runner import EchoRunner
 from myserve_ui.engine.engine import Engine, EngineConfig, Host
 from myserve_ui.engine.engine_request import EngineRequest
+from myserve_ui.engine.offline import run_steps
 from tests.support.fakes import FakeClock, ScriptedRunner, decode_bytes, says
+from tests.support.sampling import resolved
 
 END = 299
 
@@ -25,17 +26,14 @@ def make_engine(script, *, seqs=4, batched=32, length=512, tokens=2048):
 
 
 def request_of(name="r", prompt=(1, 2, 3), **params):
-    resolved = SamplingParams(**{"temperature": 0.0, "max_tokens": 10, **params}).resolve(SamplingDefaults())
-    return EngineRequest(name, tuple(prompt), resolved, arrival=100.0)
+    params = resolved(**{"temperature": 0.0, "max_tokens": 10, **params})
+    return EngineRequest(name, tuple(prompt), params, arrival=100.0)
 
 
 def run(engine, limit=500):
-    outputs = []
-    for _ in range(limit):
-        if not engine.has_work:
-            return outputs
-        outputs += engine.step()
-    raise AssertionError("the engine does not come to an end")
+    outputs = [output for step in itertools.islice(run_steps(engine), limit) for output in step]
+    assert not engine.has_work, "the engine does not come to an end"
+    return outputs
 
 
 def text_of(outputs, name="r"):
@@ -130,8 +128,8 @@ def test_no_gap_of_a_running_stream_exceeds_one_full_step_while_long_prompts_com
     for index in range(3):
         engine.add(request_of(f"long{index}", prompt=range(index, 400 + index), max_tokens=2))
     times = []
-    while engine.has_work:
-        times += [clock.now for output in engine.step() if output.request_id == "stream" and output.token_ids]
+    for outputs in run_steps(engine):
+        times += [clock.now for output in outputs if output.request_id == "stream" and output.token_ids]
     gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
     assert len(gaps) == 58
     assert max(gaps) == pytest.approx(fixed + per_token * batched)

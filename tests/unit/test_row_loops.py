@@ -15,7 +15,6 @@ import torch
 from numba import carray
 from torch.nn.functional import scaled_dot_product_attention, silu
 
-from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.rows import runner as model_runner
 from myserve_ui.engine.rows.attention import AttentionBatch, is_quick_in_loop
@@ -36,6 +35,7 @@ from myserve_ui.kernels.row_loops import (
 )
 from myserve_ui.models.cpu.kernels import install_cpu_kernels
 from myserve_ui.models.tiny import FAMILIES, build_tiny_model
+from tests.support.sampling import resolved
 
 FLOOR = np.float32(1e-3)
 LEAN = {"llama", "mistral", "qwen2", "qwen3"}
@@ -249,9 +249,7 @@ def steps_of(monkeypatch, family: str, layers: str, in_loop: bool, in_rows: bool
     assert layers == "stock" or install_cpu_kernels(model, torch.float32, in_int4="int4" in layers)
     runner = ModelRunner(model, num_slots=4, max_len=64)
     runner.reserve([20, 20, 20, 20])
-    tokens = [
-        EngineRequest(str(slot), tuple(range(slot, slot + 12)), SamplingParams(), arrival=0.0) for slot in range(4)
-    ]
+    tokens = [EngineRequest(str(slot), tuple(range(slot, slot + 12)), resolved(), arrival=0.0) for slot in range(4)]
     sequences = [Sequence(slot, request, lambda ids: "") for slot, request in enumerate(tokens)]
     steps = [
         [(0, 0, 9), (1, 0, 5)],

@@ -6,18 +6,17 @@ from collections import Counter
 import pytest
 import torch
 
-from myserve_ui.core.sampling_params import SamplingDefaults, SamplingParams
 from myserve_ui.engine.engine_request import EngineRequest
-from myserve_ui.engine.sampling.adjustments import adjust_logits
+from myserve_ui.engine.sampling.adjustments import add_penalties_and_bias, penalise_repetition
 from myserve_ui.engine.sampling.sampler import Sampler
 from myserve_ui.engine.sequence import Sequence
+from tests.support.sampling import resolved
 
 VOCAB_SIZE = 50
 
 
 def sequence_of(prompt=(1,), **params):
-    resolved = SamplingParams(max_tokens=100, **params).resolve(SamplingDefaults())
-    return Sequence(0, EngineRequest("r", prompt, resolved, arrival=0.0), lambda _ids: "")
+    return Sequence(0, EngineRequest("r", prompt, resolved(max_tokens=100, **params), arrival=0.0), lambda _ids: "")
 
 
 def choose(logits, *sequences, eos=frozenset()):
@@ -153,7 +152,8 @@ def answered(*token_ids, prompt=(1,), **params):
 def changed(sequence):
     """What adjusting does to logits that are all 1, by token id."""
     logits = torch.ones(1, VOCAB_SIZE)
-    adjust_logits(logits, [sequence], [])
+    penalise_repetition(logits, [sequence])
+    add_penalties_and_bias(logits, [sequence])
     return {index: value for index, value in enumerate(logits[0].tolist()) if value != 1.0}
 
 
@@ -168,7 +168,7 @@ def test_repetition_penalty_counts_prompt_and_answer_once_each():
 
 def test_repetition_penalty_pushes_negative_logits_down():
     logits = torch.full((1, VOCAB_SIZE), -1.0)
-    adjust_logits(logits, [answered(4, prompt=(7,), repetition_penalty=2.0)], [])
+    penalise_repetition(logits, [answered(4, prompt=(7,), repetition_penalty=2.0)])
     assert (logits[0, 4], logits[0, 7], logits[0, 8]) == (-2.0, -2.0, -1.0)
 
 

@@ -41,3 +41,10 @@ def test_the_model_fills_what_the_request_left_open():
 
 def test_zero_is_not_absent():
     assert SamplingParams(temperature=0.0).resolve(SamplingDefaults(temperature=0.7)).is_greedy
+
+
+def test_nothing_is_open_once_resolved():
+    resolved = SamplingParams(top_k=-1).resolve(SamplingDefaults(top_k=40), room=7)
+    assert (resolved.top_k, resolved.max_tokens, resolved.logprobs, resolved.top_logprobs) == (0, 7, False, 0)
+    asked = SamplingParams(logprobs=0, max_tokens=3).resolve(SamplingDefaults(), room=7)
+    assert (asked.max_tokens, asked.logprobs, asked.top_logprobs) == (3, True, 0)

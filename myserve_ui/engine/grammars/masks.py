@@ -52,11 +52,13 @@ def fill_masks(matchers: SequenceOf[Matcher]) -> torch.Tensor:
     return masks
 
 
-def forbid_tokens(logits: torch.Tensor, masks: RowMasks) -> None:
-    """Lower the logits [num_seqs, vocab] of what `masks` do not allow to -inf, in place.
+def forbid_tokens(logits: torch.Tensor, masks: RowMasks | None) -> None:
+    """Lower the logits [num_seqs, vocab] of what `masks` do not allow to -inf, in place; None allow everything.
 
     Other rows are not touched. Adding is many times quicker than filling by a boolean mask on a CPU.
     """
+    if masks is None:
+        return
     bias = mask_to_bias(masks.bits.to(logits.device, non_blocking=True), logits.dtype)[:, : logits.shape[-1]]
     logits.index_add_(0, to_device(masks.rows, torch.long, logits.device), bias)
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from myserve_ui.core.sampling_params import SamplingParams
+from myserve_ui.core.sampling_params import SamplingDefaults, SamplingParams
 from myserve_ui.engine.blocks.runner import BlockRunner
 from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.module.errors import explain_module_errors
@@ -191,7 +191,7 @@ def tolerance_of(dtype: torch.dtype, noise: float) -> float:
 
 
 def _sequence(index: int, prompt: list[int]) -> Sequence:
-    params = SamplingParams(temperature=0.0, max_tokens=1)
+    params = SamplingParams(temperature=0.0, max_tokens=1).resolve(SamplingDefaults())
     return Sequence(index, EngineRequest(f"check-{index}", tuple(prompt), params, arrival=0.0), lambda _ids: "")
 
 

@@ -38,13 +38,35 @@ def _report(sequence: Sequence, logits: torch.Tensor, targets: list[int]) -> Non
         if sequence.on_logits is not None:
             sequence.on_logits(logits)
         else:
-            wanted = [sequence.params.logprobs or 0] * len(targets)
-            sequence.add_prompt_logprobs(token_logprobs(logits, targets, wanted))
+            num_top = [sequence.params.top_logprobs] * len(targets)
+            sequence.add_prompt_logprobs(token_logprobs(logits, targets, num_top))
     except BaseException as error:  # the border of one sequence: the others of its step go on
         if is_out_of_memory(error) or not is_fault(error):
             raise
         end_broken(sequence)
     sequence.num_scored_tokens += len(targets)
+
+
+def copy_reported(logits: torch.Tensor, sequences: SequenceOf[Sequence]) -> torch.Tensor | None:
+    """The rows of `logits` [num_seqs, vocab] whose sequences report log-probabilities, None if there are none."""
+    asking = _reporting(sequences)
+    return logits[to_device(asking, torch.long, logits.device)] if asking else None
+
+
+def report_logprobs(
+    logits: torch.Tensor | None, sequences: SequenceOf[Sequence], token_ids: SequenceOf[int | None]
+) -> dict[int, TokenLogprob]:
+    """By the index of the sequence: what is reported of its chosen token, from the rows that were copied."""
+    if logits is None:
+        return {}
+    asking = _reporting(sequences)
+    num_top = [sequences[index].params.top_logprobs for index in asking]
+    reported = token_logprobs(logits, [token_ids[index] or 0 for index in asking], num_top)
+    return dict(zip(asking, reported, strict=True))
+
+
+def _reporting(sequences: SequenceOf[Sequence]) -> list[int]:
+    return [index for index, sequence in enumerate(sequences) if sequence.params.logprobs]
 
 
 def token_logprobs(logits: torch.Tensor, token_ids: SequenceOf[int], num_top: SequenceOf[int]) -> list[TokenLogprob]:

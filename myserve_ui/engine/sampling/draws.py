@@ -1,4 +1,7 @@
-"""Draws a token from each row's distribution, or from the part of it that top_k, top_p and min_p leave.
+"""Takes the likeliest token of each row, or draws one from the part of its distribution that a request leaves.
+
+A row's draw is one uniform number from its sequence's own generator, looked up in the row's cumulative distribution:
+what a sequence draws depends on nothing but its seed and its logits.
 
 Sorting the whole vocabulary takes most of a step. On a CPU a loop finds what top_p and min_p leave without it. Else the
 likeliest tokens are ranked first, which almost always are all that is left; only a row that may need more of them is
@@ -7,13 +10,14 @@ sorted whole. All ways leave the same tokens.
 
 from __future__ import annotations
 
-from collections.abc import Sequence as SequenceOf
+from collections.abc import Callable, Sequence as SequenceOf
 
 import numpy as np
 import torch
 
-from myserve_ui.core.sampling_params import SamplingParams
+from myserve_ui.core.sampling_params import ResolvedSampling
 from myserve_ui.engine.device_copies import to_device
+from myserve_ui.engine.sequence import Sequence
 from myserve_ui.kernels.nucleus_loops import PIECE, draw_from_nuclei
 
 CANDIDATES = (256, 2048)
@@ -26,11 +30,54 @@ BLOCK = 128
 """Probabilities that are added up before one of the sums is chosen."""
 
 
-def draw_ranked(logits: torch.Tensor, params: SequenceOf[SamplingParams], uniforms: SequenceOf[float]) -> torch.Tensor:
-    """One token for each row of `logits` [rows, vocab], already divided by the temperature: [rows].
+Draw = Callable[[torch.Tensor, SequenceOf[ResolvedSampling], SequenceOf[float]], torch.Tensor]
+"""Logits [rows, vocab] divided by the temperature, and a uniform number in [0, 1) a row -> a token a row: [rows].
 
-    `uniforms` are numbers in [0, 1), one a row. Rows do not depend on each other.
-    """
+Rows do not depend on each other.
+"""
+
+
+def draw_tokens(logits: torch.Tensor, sequences: SequenceOf[Sequence]) -> list[int | None]:
+    """A token of each row of `logits` [num_seqs, vocab]; None where they are not numbers."""
+    best, token_ids = find_best(logits)
+    for draw, rows in _rows_by_draw(sequences, logits).items():
+        drawing = [sequences[row] for row in rows]
+        are_all = len(rows) == len(sequences)  # then nothing is copied
+        index = slice(None) if are_all else to_device(rows, torch.long, logits.device)
+        params = [sequence.params for sequence in drawing]
+        tempered = logits[index] / _column([each.temperature for each in params], logits)
+        token_ids[index] = draw(tempered, params, [sequence.uniform() for sequence in drawing])
+    packed = torch.where(torch.isfinite(best), token_ids, -1).tolist()  # one transfer from the device
+    return [None if token_id < 0 else token_id for token_id in packed]
+
+
+def _rows_by_draw(sequences: SequenceOf[Sequence], logits: torch.Tensor) -> dict[Draw, list[int]]:
+    """Rows that draw, by how: it depends on a row's own parameters alone, or neighbours would change its draws."""
+    ways: dict[Draw, list[int]] = {}
+    for row, sequence in enumerate(sequences):
+        if not sequence.params.is_greedy:
+            ways.setdefault(_choose_draw(sequence.params, logits), []).append(row)
+    return ways
+
+
+def _choose_draw(params: ResolvedSampling, logits: torch.Tensor) -> Draw:
+    """From every token, or one of the ways to leave some out."""
+    if 1 <= params.top_k < logits.shape[-1]:
+        return draw_ranked
+    if params.top_p == 1.0 and not params.min_p:
+        return draw_any
+    return draw_from_nucleus if logits.device.type == "cpu" else draw_ranked
+
+
+def draw_any(logits: torch.Tensor, params: SequenceOf[ResolvedSampling], uniforms: SequenceOf[float]) -> torch.Tensor:
+    """From all tokens."""
+    return pick(torch.softmax(logits, dim=-1), uniforms)
+
+
+def draw_ranked(
+    logits: torch.Tensor, params: SequenceOf[ResolvedSampling], uniforms: SequenceOf[float]
+) -> torch.Tensor:
+    """From what top_k, top_p and min_p leave, the likeliest tokens first."""
     token_ids = torch.empty(logits.shape[0], dtype=torch.long, device=logits.device)
     left = list(range(logits.shape[0]))
     for count in (*CANDIDATES, logits.shape[-1]):
@@ -43,21 +90,21 @@ def draw_ranked(logits: torch.Tensor, params: SequenceOf[SamplingParams], unifor
 
 
 def draw_from_nucleus(
-    logits: torch.Tensor, params: SequenceOf[SamplingParams], uniforms: SequenceOf[float]
+    logits: torch.Tensor, params: SequenceOf[ResolvedSampling], uniforms: SequenceOf[float]
 ) -> torch.Tensor:
-    """As `draw_ranked`, on a CPU, for rows without top_k: from the same tokens, but looked up in their own order.
+    """On a CPU, for rows without top_k: from the same tokens as `draw_ranked`, but looked up in their own order.
 
     -1 for a row whose probabilities are not numbers.
     """
     probabilities = torch.softmax(logits, dim=-1)
     whole = logits.shape[-1] // PIECE * PIECE
     peaks = probabilities[:, :whole].unflatten(-1, (-1, PIECE)).amax(-1)
-    wishes = [(uniform, p.top_p, p.min_p or 0.0) for uniform, p in zip(uniforms, params, strict=True)]
-    return torch.from_numpy(draw_from_nuclei(probabilities.numpy(), peaks.numpy(), np.array(wishes, np.float64)))
+    cuts = [(uniform, p.top_p, p.min_p) for uniform, p in zip(uniforms, params, strict=True)]
+    return torch.from_numpy(draw_from_nuclei(probabilities.numpy(), peaks.numpy(), np.array(cuts, np.float64)))
 
 
 def _draw_among(
-    logits: torch.Tensor, params: SequenceOf[SamplingParams], uniforms: SequenceOf[float], count: int
+    logits: torch.Tensor, params: SequenceOf[ResolvedSampling], uniforms: SequenceOf[float], count: int
 ) -> tuple[torch.Tensor, list[bool]]:
     """A token for each row from its `count` likeliest, and whether more of them could change it."""
     vocab_size = logits.shape[-1]
@@ -68,7 +115,7 @@ def _draw_among(
     if count >= vocab_size:
         return token_ids, [True] * len(params)
     goes_on = (~cut & (values <= values[:, -1:])).any(-1).tolist()  # a tie with the last one is kept
-    needs_more = [going or count < (p.top_k or 0) < vocab_size for going, p in zip(goes_on, params, strict=True)]
+    needs_more = [going or count < p.top_k < vocab_size for going, p in zip(goes_on, params, strict=True)]
     return token_ids, [not more for more in needs_more]
 
 
@@ -109,25 +156,20 @@ def _top(logits: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
     return logits.topk(count, dim=-1)
 
 
-def draw_any(logits: torch.Tensor, params: SequenceOf[SamplingParams], uniforms: SequenceOf[float]) -> torch.Tensor:
-    """As `draw_ranked`, for rows that leave nothing out."""
-    return pick(torch.softmax(logits, dim=-1), uniforms)
-
-
-def cut_ranks(probabilities: torch.Tensor, params: SequenceOf[SamplingParams], vocab_size: int) -> torch.Tensor:
+def cut_ranks(probabilities: torch.Tensor, params: SequenceOf[ResolvedSampling], vocab_size: int) -> torch.Tensor:
     """True for ranks that top_k, top_p or min_p leave out; the likeliest token always stays.
 
     `probabilities` [rows, ranks] fall along each row and are those of the likeliest tokens of `vocab_size`. top_p
     looks at what top_k left, renormalised, as the reference implementations do.
     """
     num_ranks = probabilities.shape[-1]
-    top_k = _column([p.top_k if (p.top_k or 0) >= 1 else vocab_size for p in params], probabilities)
+    top_k = _column([p.top_k or vocab_size for p in params], probabilities)
     cut = torch.arange(num_ranks, device=probabilities.device) >= top_k
     kept = probabilities.masked_fill(cut, 0.0)
     before = kept.cumsum(-1) - kept  # probability of all likelier tokens
     total = torch.where(top_k <= num_ranks, kept.sum(-1, keepdim=True), 1.0)
     cut |= before >= _column([p.top_p for p in params], probabilities) * total
-    cut |= probabilities < _column([p.min_p or 0.0 for p in params], probabilities) * probabilities[:, :1]
+    cut |= probabilities < _column([p.min_p for p in params], probabilities) * probabilities[:, :1]
     cut[:, 0] = False
     return cut
 
@@ -156,6 +198,5 @@ def _first_beyond(cumulative: torch.Tensor, target: torch.Tensor) -> torch.Tenso
     return torch.minimum(torch.searchsorted(cumulative, target, right=True), last_rise)
 
 
-def _column(values: SequenceOf[float | None], like: torch.Tensor) -> torch.Tensor:
-    numbers = [0.0 if value is None else value for value in values]
-    return to_device(numbers, torch.float32, like.device)[:, None]
+def _column(values: SequenceOf[float], like: torch.Tensor) -> torch.Tensor:
+    return to_device(values, torch.float32, like.device)[:, None]
