@@ -1,65 +1,13 @@
-"""The launcher: settings, then the app, then the server."""
+"""The launcher of a checkout and of the image: `serve` with the settings that follow."""
 
 from __future__ import annotations
 
-import gc
-import os
 import sys
-from collections.abc import Sequence
 
-from myserve_ui.errors import MyServeError, SettingsError
-from myserve_ui.server.standard_streams import flush_streams, forgive_warnings, say, secure_streams
-from myserve_ui.settings import (
-    exposure_warning,
-    folder_note,
-    keep_docstrings,
-    kubernetes_note,
-    prepare_environment,
-    read_settings,
-)
-
-WRONG_SETTING = 2
-INTERRUPTED = 130
-SWITCH_SECONDS = 0.00005
-"""How long a thread may keep Python's lock while another wants it: each of a step's hundreds of calls gives it back."""
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Run the app with `arguments`; the process's exit code."""
-    secure_streams()
-    forgive_warnings()
-    try:
-        settings = read_settings(arguments)
-        for remark in filter(None, (exposure_warning(settings), kubernetes_note(), folder_note(settings))):
-            complain(remark)
-        prepare_environment()
-        gc.disable()  # until the page stands: importing makes a million objects and next to no garbage
-        sys.setswitchinterval(SWITCH_SECONDS)
-        # Imported late: torch and gradio take seconds, and --help or a mistyped setting should not wait for them.
-        from myserve_ui.server.launch import run_app
-
-        return run_app(settings, announce=lambda line: say(line, sys.stdout), complain=complain)
-    except SettingsError as error:
-        complain(error.message)
-        return WRONG_SETTING
-    except MyServeError as error:
-        complain(error.message)
-        return 1
-    except KeyboardInterrupt:  # before there is a server to take the signal
-        return INTERRUPTED
-
-
-def complain(message: str) -> None:
-    """One message to the operator."""
-    say(message, sys.stderr)
-
-
-def leave(exit_code: int) -> None:
-    """End the process at once. Python would wait for threads that still load, and take torch down for seconds."""
-    flush_streams()
-    os._exit(exit_code)
-
+from myserve_ui.cli.commands import main
+from myserve_ui.cli.serve_command import leave
+from myserve_ui.settings import keep_docstrings
 
 if __name__ == "__main__":
     keep_docstrings()
-    leave(main(sys.argv[1:]))
+    leave(main(["serve", *sys.argv[1:]]))

@@ -1,12 +1,20 @@
-"""`python -m myserve_ui` with the name of a command; without one it lists them."""
+"""`myserve-ui`, or `python -m myserve_ui`, with the name of a command; without one it lists them."""
 
 from __future__ import annotations
 
 import sys
+from typing import NoReturn
 
 from myserve_ui.cli.commands import main
+from myserve_ui.cli.serve_command import leave
 from myserve_ui.settings import keep_docstrings
 
-if __name__ == "__main__":
+
+def run() -> NoReturn:
+    """What the installed command calls."""
     keep_docstrings()
-    sys.exit(main(sys.argv[1:]))
+    leave(main(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    run()

@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 
 from myserve_ui import __version__
 from myserve_ui.errors import SettingsError
-from myserve_ui.setting_words import ENV_PREFIX, default_text, hint, metavar, option_name, variable_name
+from myserve_ui.setting_words import ENV_PREFIX, default_text, hint, metavar, option_name, program, variable_name
 
 Fields = Mapping[str, FieldInfo]
 
@@ -109,7 +109,7 @@ def read_options(fields: Fields, arguments: Sequence[str]) -> tuple[dict[str, Gi
 
 def _make_parser(fields: Fields) -> argparse.ArgumentParser:
     parser = _Parser(
-        prog="python app.py",
+        prog=program(),
         usage="%(prog)s [--setting VALUE ...]",
         formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=32),
         description="Serve a causal language model: a chat page, an OpenAI route and Gradio endpoints on one port.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -12,6 +13,11 @@ from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
 ENV_PREFIX = "MYSERVE_"
+
+
+def program() -> str:
+    """How the app was started, as one would type it again."""
+    return "myserve-ui serve" if Path(sys.argv[0]).stem == "myserve-ui" else "python app.py"
 
 
 def variable_name(name: str) -> str:
@@ -34,7 +40,7 @@ def nearest(name: str, valid: Iterable[str]) -> str | None:
 def hint(name: str, valid: Iterable[str]) -> str:
     """What to tell somebody who wrote `name`, to end a sentence with."""
     match = nearest(name, valid)
-    return f"the nearest is {match}" if match else "`python app.py --help` lists them"
+    return f"the nearest is {match}" if match else f"`{program()} --help` lists them"
 
 
 def default_text(field: FieldInfo) -> str:

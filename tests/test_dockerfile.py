@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import http.server
+import inspect
 import os
 import re
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from myserve_ui.cli.serve_command import serve
 from myserve_ui.settings import exposure_warning, read_settings
 from tests.dockerfile import Instruction, parse_dockerfile
 
@@ -179,6 +181,6 @@ def test_parser_joins_lines_drops_comments_and_knows_the_exec_form():
 
 
 def test_the_launcher_says_the_warning():
-    tree = ast.parse((ROOT / "app.py").read_text())
+    tree = ast.parse(inspect.getsource(serve))
     calls = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     assert "exposure_warning" in calls

@@ -6,21 +6,15 @@ import asyncio
 import os
 import signal
 import socket
-import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import IO
 
 import httpx2
 
-from myserve_ui.cli.processes import ROOT, START_SECONDS, announced_address, last_words, running_process
+from myserve_ui.cli.processes import START_SECONDS, announced_address, last_words, module_command, running_process
 from myserve_ui.errors import ModelLoadError
 
-RUN_COMMAND = (
-    "import sys; sys.path.insert(0, sys.argv.pop(1)); from benchmarks.__main__ import main; "
-    "sys.exit(main(sys.argv[1:]))"
-)
-"""`python -m benchmarks` from any folder; its first argument is where it is."""
 POLL_SECONDS = 0.5
 
 
@@ -55,8 +49,7 @@ def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None
 @asynccontextmanager
 async def running_rival(kind: str, settings: Sequence[str], turns: TurnOrder) -> AsyncIterator[str]:
     """A baseline behind its own door; gives its base URL. Raises ModelLoadError."""
-    words = ["rival", kind, *settings, "--host", "127.0.0.1", "--port", "0"]
-    command = [sys.executable, "-c", RUN_COMMAND, str(ROOT), *words]
+    command = module_command("benchmarks", "rival", kind, *settings, "--host", "127.0.0.1", "--port", "0")
     async with running_process(command) as (process, said):
         url = await announced_address(process, said)
         turns.add(url, process)

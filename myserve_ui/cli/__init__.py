@@ -1,1 +1,1 @@
-"""The command line: reports without a server."""
+"""The command line: the server, and reports without one."""

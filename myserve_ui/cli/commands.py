@@ -7,22 +7,23 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from myserve_ui.cli.arguments import ReportArguments, read_fidelity_arguments, read_perplexity_arguments, read_text
 from myserve_ui.cli.json_file import check_json_file, write_json_file
+from myserve_ui.cli.serve_command import serve
 from myserve_ui.errors import InvalidRequestError, MyServeError, SettingsError
+from myserve_ui.paths import asset
 from myserve_ui.settings import prepare_environment, read_settings
 
-HELD_OUT_TEXT = Path(__file__).resolve().parents[2] / "assets" / "held_out.txt"
 FAILED, MISUSED, STOPPED = 1, 2, 130
-CHOICES = "fidelity, perplexity, bench, roofline or selftest"
+CHOICES = "serve, bench, fidelity, perplexity, roofline or selftest"
 USAGE = (
     "python -m myserve_ui COMMAND\n"
+    "  serve       the chat page, the OpenAI route and the Gradio endpoints, on one port\n"
+    "  bench       how fast, for how many, how far from the machine's limit\n"
     "  fidelity    what a cheaper precision costs on a text\n"
     "  perplexity  perplexity of one model on a text\n"
-    "  bench       how fast, for how many, how far from the machine's limit\n"
     "  roofline    what a decode step takes at least, here or on any device\n"
     "  selftest    does the engine say what plain generate says?\n"
     "Each lists its options with --help."
@@ -30,7 +31,7 @@ USAGE = (
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a command of `python -m myserve_ui`; see run_command."""
+    """Run a command; see run_command."""
     return run_command(_run, arguments)
 
 
@@ -70,8 +71,10 @@ def tell(message: str) -> None:
 
 
 def _run(name: str, arguments: list[str]) -> int:
-    if name in ("--help", "-h"):
+    if name in ("", "--help", "-h"):
         print(USAGE)
+    elif name == "serve":
+        return serve(arguments)
     elif name == "fidelity":
         _report(read_fidelity_arguments(arguments), "report")
     elif name == "perplexity":
@@ -93,7 +96,7 @@ def _report(asked: ReportArguments, kind: str) -> None:
     check_json_file(asked.json)
     prepare_environment()
     settings = read_settings(asked.settings)
-    text = read_text(asked.text, HELD_OUT_TEXT)
+    text = read_text(asked.text, asset("held_out.txt"))
     # Imported late: transformers takes seconds, and --help or a mistyped option should not wait for it.
     from myserve_ui.cli.reports import make_report
     from myserve_ui.evaluation.comparisons import Comparisons

@@ -7,14 +7,18 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import IO
 
 import httpx2
 
 from myserve_ui.errors import ModelLoadError
+from myserve_ui.paths import IMPORT_ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
+RUN_MODULE = (
+    "import runpy, sys; sys.path.insert(0, sys.argv.pop(1)); "
+    "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
+)
+"""`python -m`, which finds our modules from any folder and takes nothing from the folder where it runs."""
 READY_WORD = "ready: "
 START_SECONDS, PAGE_SECONDS, END_SECONDS = 900.0, 60.0, 15.0
 
@@ -31,7 +35,7 @@ async def running_app(
 
     `with_page`: once the page stands too; building it takes a core for seconds, beside whatever is measured.
     """
-    command = [sys.executable, str(ROOT / "app.py"), *settings, "--host", "127.0.0.1", "--port", "0"]
+    command = module_command("myserve_ui", "serve", *settings, "--host", "127.0.0.1", "--port", "0")
     async with running_process(command) as (process, words):
         url = await announced_address(process, words)
         if with_page:
@@ -40,6 +44,11 @@ async def running_app(
         if on_ready is not None:
             on_ready(url, process)
         yield url
+
+
+def module_command(name: str, *arguments: str) -> list[str]:
+    """What runs one of our modules as a program, with this Python."""
+    return [sys.executable, "-P", "-c", RUN_MODULE, str(IMPORT_ROOT), name, *arguments]
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ import gradio as gr
 
 from myserve_ui.bench.benchmark_service import BenchmarkService
 from myserve_ui.evaluation.comparisons import Comparisons
+from myserve_ui.paths import asset
 from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.settings import Settings
 from myserve_ui.ui.benchmark.endpoints import BenchEndpoints
@@ -22,7 +23,7 @@ from myserve_ui.ui.chat.opening import Opening
 from myserve_ui.ui.chat.tab import ChatParts, ChatTab
 from myserve_ui.ui.compare.endpoints import CompareEndpoints
 from myserve_ui.ui.compare.tab import CompareTab
-from myserve_ui.ui.shared.assets import BENCH_STYLE, COMPARE_STYLE, LOGO, STYLE, page_head
+from myserve_ui.ui.shared.assets import page_head
 from myserve_ui.ui.shared.controls import draw_controls
 from myserve_ui.ui.shared.events import QUIET
 from myserve_ui.ui.shared.formatting import header_badges, model_choices
@@ -33,6 +34,7 @@ App = TypeVar("App")
 """The parent application; only gradio looks inside."""
 
 TITLE = "myserve-ui"
+STYLES = ("style.css", "compare.css", "bench.css")
 STORE_KEY = "myserve-chat"
 STORE_SECRET = "myserve-chat"
 """Gradio sends it to every page, so it hides nothing; it is fixed so that a chat outlives a restart."""
@@ -72,13 +74,13 @@ def mount_ui(
         footer_links=["api", "settings"],
         run_history=False,
         allowed_paths=[],
-        favicon_path=str(LOGO),
+        favicon_path=str(asset("logo.svg")),
         show_error=False,
         max_file_size=int(settings.max_body_mib * 2**20),
         ssr_mode=False,
         enable_monitoring=False,
         theme=make_theme(),
-        css_paths=[STYLE, COMPARE_STYLE, BENCH_STYLE],
+        css_paths=[asset(name) for name in STYLES],
         head=page_head(),
     )
     return app
@@ -121,7 +123,7 @@ def _draw_page(page: gr.Blocks, services: _Services, settings: Settings) -> None
     with gr.Column(elem_id="page"):
         with gr.Row(elem_id="header"):
             gr.HTML(
-                f'<div class="brand">{LOGO.read_text(encoding="utf-8")}<h1>{TITLE}</h1></div>',
+                f'<div class="brand">{asset("logo.svg").read_text(encoding="utf-8")}<h1>{TITLE}</h1></div>',
                 elem_id="brand",
                 padding=False,
             )

@@ -15,7 +15,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-import app
+from myserve_ui.cli import serve_command
+from myserve_ui.cli.commands import main
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 100.0
@@ -115,8 +116,8 @@ def test_ctrl_c_while_libraries_are_imported_shows_no_traceback(monkeypatch: pyt
     def interrupt() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(app, "prepare_environment", interrupt)
-    assert app.main([]) == 130
+    monkeypatch.setattr(serve_command, "prepare_environment", interrupt)
+    assert main(["serve"]) == 130
 
 
 def test_help_shows_the_settings(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_perplexity_prints_one_document(text: str, capsys) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ([], "choose fidelity, perplexity, bench"),
+        (["fidelty"], "choose serve, bench, fidelity, perplexity"),
         (["fidelty"], "There is no command 'fidelty'"),
         (["fidelity", "--window", "x"], "--window: invalid int value"),
         (["fidelity", "--text", "/nowhere/x.txt"], "cannot be read: No such file"),
@@ -81,6 +81,11 @@ def test_help_is_quick_and_names_the_commands() -> None:
     assert run.returncode == 0
     assert "fidelity" in run.stdout and "perplexity" in run.stdout
     assert " torch\n" not in run.stderr and " gradio\n" not in run.stderr
+
+
+def test_no_command_prints_the_help(capsys) -> None:
+    assert main([]) == 0
+    assert "  serve       the chat page" in capsys.readouterr().out
 
 
 def test_a_reader_who_leaves_is_no_traceback() -> None:

@@ -7,8 +7,8 @@ import sys
 
 import psutil
 
-from benchmarks.rivals.processes import RUN_COMMAND, TurnOrder
-from myserve_ui.cli.processes import ROOT, announced_address, running_process
+from benchmarks.rivals.processes import TurnOrder
+from myserve_ui.cli.processes import announced_address, module_command, running_process
 
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(60)"]
 
@@ -51,7 +51,8 @@ async def test_what_is_started_runs_where_the_command_was_given(tmp_path, monkey
 
 
 async def test_the_package_is_found_from_any_folder(tmp_path, monkeypatch):
+    (tmp_path / "benchmarks.py").write_text("raise ImportError('of the folder, not ours')")
     monkeypatch.chdir(tmp_path)
-    async with running_process([sys.executable, "-c", RUN_COMMAND, str(ROOT), "--help"]) as (process, _words):
+    async with running_process(module_command("benchmarks", "--help")) as (process, _words):
         output, _ = await process.communicate()
         assert (process.returncode, b"python -m benchmarks COMMAND" in output) == (0, True)

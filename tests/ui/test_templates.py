@@ -16,7 +16,7 @@ def written(tmp_path, monkeypatch):
         (tmp_path / "one.html").write_text(source, encoding="utf-8")
         return "one"
 
-    monkeypatch.setattr(templates, "TEMPLATES", tmp_path)
+    monkeypatch.setattr(templates, "asset", lambda _name: tmp_path)
     templates._environment.cache_clear()
     yield write
     templates._environment.cache_clear()

@@ -9,16 +9,15 @@ import signal
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from myserve_ui.engine.grammars.refusals import CANNOT
 from myserve_ui.engine.grammars.vocabulary import Vocabulary
 from myserve_ui.errors import InvalidRequestError, UnavailableError
+from myserve_ui.paths import IMPORT_ROOT
 from myserve_ui.serving.grammars.messages import MAX_VOCABULARIES, Trial
 
 logger = logging.getLogger(__name__)
 
-ROOT = Path(__file__).resolve().parents[3]
 WORKER = "myserve_ui.serving.grammars.worker"
 START_SECONDS = 30.0
 SPARE_SECONDS = 1.0
@@ -113,7 +112,7 @@ class GrammarProcess:
         try:
             self._process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", WORKER, str(self._limits.memory_bytes)),
-                cwd=ROOT,
+                cwd=IMPORT_ROOT,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,  # a panic says more than anybody can use; how it ended is logged

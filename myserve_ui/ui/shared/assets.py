@@ -2,21 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from myserve_ui.paths import asset
 
-ASSETS = Path(__file__).resolve().parents[3] / "assets"
-TEMPLATES = ASSETS / "templates"
-STYLE = ASSETS / "style.css"
-COMPARE_STYLE = ASSETS / "compare.css"
-BENCH_STYLE = ASSETS / "bench.css"
-LOGO = ASSETS / "logo.svg"
-PAGE_SCRIPT = ASSETS / "page.js"
-EVIDENCE_SCRIPT = ASSETS / "evidence.js"
-HELD_OUT_TEXT = ASSETS / "held_out.txt"
-EXAMPLES = {
-    "gradio_client": ASSETS / "examples" / "gradio_client.py.txt",
-    "openai": ASSETS / "examples" / "openai_sdk.py.txt",
-}
+EXAMPLES = {"gradio_client": "examples/gradio_client.py.txt", "openai": "examples/openai_sdk.py.txt"}
 EXAMPLE_URL = "http://127.0.0.1:7860"
 EXAMPLE_MODEL = "SmolLM2-135M-Instruct"
 KEY_PLACEHOLDER = "YOUR_KEY"
@@ -24,22 +12,22 @@ KEY_PLACEHOLDER = "YOUR_KEY"
 
 def evidence_script() -> str:
     """What the token chips do in the browser; `element` and `trigger` are Gradio's."""
-    return EVIDENCE_SCRIPT.read_text(encoding="utf-8")
+    return asset("evidence.js").read_text(encoding="utf-8")
 
 
 def held_out_text() -> str:
     """The project's own text for reports."""
-    return HELD_OUT_TEXT.read_text(encoding="utf-8")
+    return asset("held_out.txt").read_text(encoding="utf-8")
 
 
 def page_head() -> str:
     """The page's own script, for the head of the document."""
-    return f"<script>{PAGE_SCRIPT.read_text(encoding='utf-8')}</script>"
+    return f"<script>{asset('page.js').read_text(encoding='utf-8')}</script>"
 
 
 def example_script(name: str, *, url: str, model: str, needs_key: bool) -> str:
     """A script as it works against this server; the file itself works with the default settings."""
-    text = EXAMPLES[name].read_text(encoding="utf-8").strip()
+    text = asset(EXAMPLES[name]).read_text(encoding="utf-8").strip()
     text = text.replace(EXAMPLE_URL, url.rstrip("/")).replace(EXAMPLE_MODEL, model)
     if needs_key:
         text = text.replace("not-needed", KEY_PLACEHOLDER)

@@ -10,7 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from jinja2.ext import Extension
 from markupsafe import Markup
 
-from myserve_ui.ui.shared.assets import TEMPLATES
+from myserve_ui.paths import asset
 
 _BREAK_BETWEEN_TAGS = re.compile(r"(?<=[>}])[ \t]*\n\s*(?=[<{])|\s*\n\s*(?=</)")
 _BREAK = re.compile(r"\s*\n\s*")
@@ -36,7 +36,7 @@ def render(name: str, **values: Any) -> Markup:
 def _environment() -> Environment:
     """Made once: a template is read and compiled when it is first asked for, then kept."""
     return Environment(
-        loader=FileSystemLoader(TEMPLATES),
+        loader=FileSystemLoader(asset("templates")),
         autoescape=True,
         undefined=StrictUndefined,
         auto_reload=False,

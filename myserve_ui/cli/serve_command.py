@@ -1,0 +1,46 @@
+"""`serve`: settings, then the app, until a signal ends it."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from myserve_ui.server.standard_streams import flush_streams, forgive_warnings, say, secure_streams
+from myserve_ui.settings import exposure_warning, folder_note, kubernetes_note, prepare_environment, read_settings
+
+INTERRUPTED = 130
+SWITCH_SECONDS = 0.00005
+"""How long a thread may keep Python's lock while another wants it: each of a step's hundreds of calls gives it back."""
+
+
+def serve(arguments: Sequence[str]) -> int:
+    """Run the app with `arguments`; the process's exit code. Raises SettingsError and MyServeError."""
+    secure_streams()
+    forgive_warnings()
+    try:
+        settings = read_settings(arguments)
+        for remark in filter(None, (exposure_warning(settings), kubernetes_note(), folder_note(settings))):
+            complain(remark)
+        prepare_environment()
+        gc.disable()  # until the page stands: importing makes a million objects and next to no garbage
+        sys.setswitchinterval(SWITCH_SECONDS)
+        # Imported late: torch and gradio take seconds, and --help or a mistyped setting should not wait for them.
+        from myserve_ui.server.launch import run_app
+
+        return run_app(settings, announce=lambda line: say(line, sys.stdout), complain=complain)
+    except KeyboardInterrupt:  # before there is a server to take the signal
+        return INTERRUPTED
+
+
+def complain(message: str) -> None:
+    """One message to the operator."""
+    say(message, sys.stderr)
+
+
+def leave(exit_code: int) -> NoReturn:
+    """End the process at once. Python would wait for threads that still load, and take torch down for seconds."""
+    flush_streams()
+    os._exit(exit_code)
