@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from myserve_ui.cli.commands import main
-from myserve_ui.cli.serve_command import leave
+from myserve_ui.server.process import leave
 from myserve_ui.settings import keep_docstrings
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import sys
 from typing import NoReturn
 
 from myserve_ui.cli.commands import main
-from myserve_ui.cli.serve_command import leave
+from myserve_ui.server.process import leave
 from myserve_ui.settings import keep_docstrings
 
 

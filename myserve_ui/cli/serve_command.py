@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
 
-from myserve_ui.server.standard_streams import flush_streams, forgive_warnings, say, secure_streams
+from myserve_ui.server.process import forgive_warnings, say, secure_streams
 from myserve_ui.settings import exposure_warning, folder_note, kubernetes_note, prepare_environment, read_settings
 
 INTERRUPTED = 130
@@ -38,9 +36,3 @@ def serve(arguments: Sequence[str]) -> int:
 def complain(message: str) -> None:
     """One message to the operator."""
     say(message, sys.stderr)
-
-
-def leave(exit_code: int) -> NoReturn:
-    """End the process at once. Python would wait for threads that still load, and take torch down for seconds."""
-    flush_streams()
-    os._exit(exit_code)

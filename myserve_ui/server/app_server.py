@@ -11,7 +11,7 @@ from types import FrameType
 import uvicorn
 
 from myserve_ui.core.model_info import LoadState
-from myserve_ui.server.process_signals import is_hang_up
+from myserve_ui.server.process import is_hang_up
 from myserve_ui.serving.chat_service import ChatService
 
 logger = logging.getLogger(__name__)

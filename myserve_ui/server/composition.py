@@ -11,9 +11,8 @@ from fastapi import FastAPI
 
 from myserve_ui.api.door import add_api
 from myserve_ui.errors import ModelLoadError, ShuttingDownError
-from myserve_ui.server.browser_paths import is_browser_path
+from myserve_ui.server.browser import PageHeaders, is_browser_path
 from myserve_ui.server.page_gate import PageGate
-from myserve_ui.server.page_headers import PageHeaders
 from myserve_ui.server.service_builder import Services, build_services
 from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.settings import Settings, without_unusable_proxies

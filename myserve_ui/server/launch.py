@@ -8,18 +8,16 @@ import gc
 import os
 import socket
 from collections.abc import Callable
-from typing import Any, cast
 
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from myserve_ui.errors import SettingsError
 from myserve_ui.models.cache_folder import remove_own_unfinished
 from myserve_ui.server.app_server import OPEN_PAGE_SECONDS, AppServer
 from myserve_ui.server.log_lines import set_up_logging
-from myserve_ui.server.process_signals import take_signals
-from myserve_ui.server.root_path import RootPath
+from myserve_ui.server.process import take_signals
+from myserve_ui.server.proxies import behind_proxies
 from myserve_ui.server.service_builder import WILDCARDS, build_services
 from myserve_ui.settings import Settings
 
@@ -63,14 +61,6 @@ def _server_config(app: ASGIApp, root_path: str) -> uvicorn.Config:
     )
     config.app = behind_proxies(app, root_path, trusted=config.forwarded_allow_ips)
     return config
-
-
-def behind_proxies(app: ASGIApp, root_path: str, *, trusted: list[str] | str) -> ASGIApp:
-    """`app` as proxies see it. `trusted`: addresses of those whose X-Forwarded-* are believed, uvicorn's by default."""
-    inner = ProxyHeadersMiddleware(cast(Any, app), trusted_hosts=trusted)
-    return RootPath(
-        cast(ASGIApp, inner), root_path=root_path, is_trusted=lambda address: address in inner.trusted_hosts
-    )
 
 
 def resume_collection() -> None:

@@ -17,7 +17,7 @@ from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
 from myserve_ui.server.composition import create_app
-from myserve_ui.server.launch import behind_proxies
+from myserve_ui.server.proxies import behind_proxies
 from myserve_ui.settings import Settings
 from tests.ui.live_server import serving
 

@@ -7,8 +7,8 @@ import pytest
 from fastapi import FastAPI, Request
 
 from myserve_ui.api.own_path import own_path
-from myserve_ui.server.launch import behind_proxies
-from myserve_ui.server.page_headers import HEADERS, PageHeaders
+from myserve_ui.server.browser import HEADERS, PageHeaders
+from myserve_ui.server.proxies import behind_proxies
 
 
 def make_app() -> FastAPI:

@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from gradio.routes import INTERNAL_ROUTES
 from starlette.routing import BaseRoute, Mount
 
-from myserve_ui.server.browser_paths import FIRST_PARTS, is_browser_path
+from myserve_ui.server.browser import FIRST_PARTS, is_browser_path
 from myserve_ui.server.composition import create_app
 from myserve_ui.settings import Settings
 

@@ -18,7 +18,7 @@ from myserve_ui.evaluation.comparisons import Comparisons
 from myserve_ui.models.catalog import Catalog, CatalogEntry, ModelSource, SourceKind
 from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.models.tiny import build_tiny_loaded_model
-from myserve_ui.server.browser_paths import is_browser_path
+from myserve_ui.server.browser import is_browser_path
 from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.serving.engine_builder import EngineLimits
 from myserve_ui.serving.engine_pool import EnginePool

@@ -16,7 +16,7 @@ from fastapi import FastAPI
 from myserve_ui.bench.benchmark_service import BenchmarkService, OwnDoor
 from myserve_ui.bench.documents.store import RunStore
 from myserve_ui.evaluation.comparisons import Comparisons
-from myserve_ui.server.page_headers import PageHeaders
+from myserve_ui.server.browser import PageHeaders
 from myserve_ui.settings import Settings
 from myserve_ui.ui.interface import mount_ui
 

@@ -1,13 +1,23 @@
-"""Output is no reason to die: nobody may be reading it, the disk under it may be full, it may be closed."""
+"""The app's process: output that nobody may be reading, and signals beside SIGINT and SIGTERM."""
 
 from __future__ import annotations
 
+import faulthandler
 import io
 import os
+import signal
 import sys
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TextIO
+from types import FrameType
+from typing import NoReturn, TextIO
+
+Handler = Callable[[int, FrameType | None], None]
+
+HANG_UP = "SIGHUP"
+"""Sent when a terminal closes, twice where a shell and the system both send it. Windows has none."""
+STACKS = ("SIGUSR1", "SIGUSR2")
 
 
 def secure_streams() -> None:
@@ -33,17 +43,36 @@ def say(message: str, stream: TextIO) -> None:
         stream.flush()
 
 
-def flush_streams() -> None:
-    """Write out what is left, as far as it can be written."""
+def leave(exit_code: int) -> NoReturn:
+    """End the process at once. Python would wait for threads that still load, and take torch down for seconds."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()
+    os._exit(exit_code)
 
 
 def forgive_warnings() -> None:
     """Show warnings that were to be errors (`python -W error`, PYTHONWARNINGS): libraries have some at every start."""
     if any(action == "error" for action, *_ in warnings.filters):
         warnings.simplefilter("default")
+
+
+def take_signals(end: Handler) -> None:
+    """Have a closed terminal call `end`, unless the app was started to outlive it (nohup).
+
+    SIGUSR1 and SIGUSR2, which would end a process that does not expect them, write to standard error where every
+    thread is: what to send when nothing moves.
+    """
+    if hasattr(signal, HANG_UP) and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, end)
+    for name in STACKS:
+        if hasattr(signal, name) and hasattr(faulthandler, "register"):
+            faulthandler.register(getattr(signal, name), file=sys.stderr, all_threads=True)
+
+
+def is_hang_up(number: int) -> bool:
+    """True for the signal of a terminal that closes."""
+    return signal.Signals(number).name == HANG_UP
 
 
 def _is_open(number: int) -> bool:

@@ -8,14 +8,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any, cast
 
 from starlette.datastructures import Headers
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 HEADER = "x-forwarded-prefix"
 _PREFIX = re.compile(r"(?:/[A-Za-z0-9._~-]+)+", re.ASCII)
 _LONGEST = 200
+
+
+def behind_proxies(app: ASGIApp, root_path: str, *, trusted: list[str] | str) -> ASGIApp:
+    """`app` as proxies see it. `trusted`: addresses of those whose X-Forwarded-* are believed, uvicorn's by default."""
+    inner = ProxyHeadersMiddleware(cast(Any, app), trusted_hosts=trusted)
+    return RootPath(
+        cast(ASGIApp, inner), root_path=root_path, is_trusted=lambda address: address in inner.trusted_hosts
+    )
 
 
 class RootPath:
