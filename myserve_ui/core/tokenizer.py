@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from myserve_ui.core.requests import Message
-from myserve_ui.core.tool_format import ToolFormat
-from myserve_ui.core.tools import Tool
+from myserve_ui.core.tools import Tool, ToolFormat
 
 
 class Tokenizer(Protocol):

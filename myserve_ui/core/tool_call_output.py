@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from myserve_ui.core.schemas.structured_output import StructuredOutput
-from myserve_ui.core.tool_format import ToolFormat
+from myserve_ui.core.tools import ToolFormat
 
 MAX_CALLS = 16
 """In one answer where calls are all it may hold: a model that is made to call does not always know when to stop."""

@@ -1,9 +1,10 @@
-"""Functions that a model may ask the client to call, and the calls it asks for."""
+"""Functions that a model may ask the client to call, the calls it asks for, and how it writes them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Protocol
 
 MAX_TOOLS = 128
 """As OpenAI's reference has it."""
@@ -57,3 +58,36 @@ class ToolCallDelta:
     id: str | None = None
     name: str | None = None
     arguments: str = ""
+
+
+class ToolFormat(Protocol):
+    """How a family of models writes a call into its text: `begin`, a JSON object, `end`. Equal formats are one."""
+
+    @property
+    def begin(self) -> str:
+        """The opening marker, "" where a call is an answer that begins with the object, and there is one at most."""
+        ...
+
+    @property
+    def end(self) -> str: ...
+
+    @property
+    def arguments_key(self) -> str:
+        """Of the object's member that holds the arguments; the function's is "name"."""
+        ...
+
+    def write_opening(self, name: str) -> str:
+        """What stands before the arguments of a call of `name`, spaced as models were trained to."""
+        ...
+
+    @property
+    def closing(self) -> str:
+        """What stands after the arguments."""
+        ...
+
+    def find_call(self, text: str, *, is_start: bool) -> tuple[str, str | None, str]:
+        """Part `text` into what is no call for sure, spaces and marker of a call, None if none has begun, and the rest.
+
+        The rest is the beginning of a call, or what may turn out to be one. `is_start`: nothing was said before.
+        """
+        ...

@@ -10,8 +10,7 @@ from myserve_ui.core.requests import ChatRequest
 from myserve_ui.core.schemas.structured_output import StructuredOutput
 from myserve_ui.core.tokenizer import Tokenizer
 from myserve_ui.core.tool_call_output import MAX_CALLS, CallableFunction, ToolCallOutput
-from myserve_ui.core.tool_format import ToolFormat
-from myserve_ui.core.tools import Tool, ToolMode
+from myserve_ui.core.tools import Tool, ToolFormat, ToolMode
 from myserve_ui.errors import InvalidRequestError
 from myserve_ui.tools.call_bodies import CallBody, CheckedBody, HeldBody
 from myserve_ui.tools.call_reader import ToolCallReader
@@ -68,7 +67,7 @@ def _plan_form(request: ChatRequest, call_format: ToolFormat) -> ToolCallOutput 
         for index, tool in enumerate(request.tools)
         if request.tool_choice.name in (None, tool.name)
     )
-    max_calls = 1 if is_single or not call_format.can_repeat else MAX_CALLS
+    max_calls = 1 if is_single or not call_format.begin else MAX_CALLS
     return ToolCallOutput(call_format, functions, max_calls, is_call_required=is_required)
 
 

@@ -1,1 +1,1 @@
-"""Tool calls read out of what a model writes."""
+"""Calls of tools: how models write them, a module a format, and how they are read out of an answer as it comes."""

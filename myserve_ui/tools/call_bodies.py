@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-from myserve_ui.core.strict_json import read_json
-from myserve_ui.tools.json_scanner import JsonScanner
-
-_SPACE = re.compile(r"\s*")
+from myserve_ui.tools.partial_json import JsonScanner, read_call
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,35 +96,3 @@ class HeldBody:
         arguments, self._text = self._text[:end], "" if end is None else self._text[end:]
         self._are_arguments_whole = end is not None
         return arguments
-
-
-def read_call(text: str, arguments_key: str) -> tuple[str, str] | None:
-    """Name and arguments of the call that `text`, a JSON object, is; arguments as they are written, {} if left out."""
-    try:
-        members = {key: (value, written) for key, value, written in _read_members(text)}
-    except (ValueError, RecursionError):  # not JSON, a number of thousands of digits, or nested too deeply
-        return None
-    name, _ = members.get("name", (None, ""))
-    arguments, written = members.get(arguments_key, ({}, "{}"))
-    return (name, written) if isinstance(name, str) and isinstance(arguments, dict) else None
-
-
-def _read_members(text: str) -> Iterator[tuple[str, Any, str]]:
-    """Key, value and the value as it is written, of each member of a JSON object."""
-    read_json(text)  # only then are the steps below sure of their ground
-    decoder = json.JSONDecoder()
-    position = _skip_space(text, text.index("{") + 1)
-    while text[position] != "}":
-        key, position = decoder.raw_decode(text, position)
-        start = _skip_space(text, _skip_space(text, position) + 1)
-        value, position = decoder.raw_decode(text, start)
-        yield key, value, text[start:position]
-        position = _skip_space(text, position)
-        if text[position] == ",":
-            position = _skip_space(text, position + 1)
-
-
-def _skip_space(text: str, position: int) -> int:
-    space = _SPACE.match(text, position)
-    assert space is not None
-    return space.end()

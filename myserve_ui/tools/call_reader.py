@@ -6,8 +6,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from myserve_ui.core.tool_format import ToolFormat
-from myserve_ui.core.tools import ToolCallDelta
+from myserve_ui.core.tools import ToolCallDelta, ToolFormat
 from myserve_ui.tools.call_bodies import CallBody, CallNews
 
 
@@ -43,7 +42,7 @@ class ToolCallReader:
         self._awaits_closing = False
         self._num_calls = 0
         self._has_told_name = False
-        self._has_begun = False
+        self._is_start = True
         self._text = ""
         self._calls: list[ToolCallDelta] = []
 
@@ -64,7 +63,7 @@ class ToolCallReader:
         if self._body is not None:
             unfinished = self._body.finish()
             self._text += "" if unfinished is None else self._opening + unfinished
-        elif not self._awaits_closing and not (self._num_calls and self._format.begin.startswith(self._unread.strip())):
+        elif not self._num_calls:
             self._text += self._unread  # behind a call, spaces and half a marker are markup of one that was cut
         self._unread = ""
         return self._take_news()
@@ -80,34 +79,15 @@ class ToolCallReader:
             return self._read_call(self._body)
         if self._awaits_closing:
             return self._read_closing()
-        return self._read_marker() if self._format.begin else self._read_bare_call()
+        return self._find_call()
 
-    def _read_marker(self) -> bool:
-        at = self._unread.find(self._format.begin)
-        if at < 0:
-            kept = _possible_start(self._unread, self._format.begin)
-            self._say(self._unread[: len(self._unread) - kept])
+    def _find_call(self) -> bool:
+        said, opening, self._unread = self._format.find_call(self._unread, is_start=self._is_start)
+        self._text += said
+        self._is_start = self._is_start and not said and opening is None
+        if opening is None:
             return False
-        before = self._unread[:at].rstrip()
-        end = at + len(self._format.begin)
-        self._opening, rest = self._unread[len(before) : end], self._unread[end:]
-        self._say(before)
-        self._unread, self._body = rest, self._start_body()
-        return True
-
-    def _read_bare_call(self) -> bool:
-        """Without a marker, only the very beginning of an answer can be a call."""
-        begun = self._unread.lstrip()
-        if self._has_begun or (begun and not begun.startswith("{")):
-            self._has_begun = True
-            kept = len(self._unread) - len(self._unread.rstrip()) if self._num_calls else 0
-            self._say(self._unread[: len(self._unread) - kept])
-            return False
-        if not begun:
-            return False
-        self._has_begun = True
-        self._opening = self._unread[: len(self._unread) - len(begun)]
-        self._unread, self._body = begun, self._start_body()
+        self._opening, self._body = opening, self._start_body()
         return True
 
     def _read_call(self, body: CallBody) -> bool:
@@ -140,15 +120,3 @@ class ToolCallReader:
             self._has_told_name = True
         if news.arguments:
             self._calls.append(ToolCallDelta(self._num_calls - 1, arguments=news.arguments))
-
-    def _say(self, text: str) -> None:
-        self._text += text
-        self._unread = self._unread[len(text) :]
-
-
-def _possible_start(text: str, marker: str) -> int:
-    """Length of the end of `text` that may turn out to stand before or in `marker`."""
-    longest = min(len(text), len(marker) - 1)
-    begun = next((length for length in range(longest, 0, -1) if marker.startswith(text[-length:])), 0)
-    before = text[: len(text) - begun]
-    return begun + len(before) - len(before.rstrip())

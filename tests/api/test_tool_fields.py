@@ -11,16 +11,16 @@ import pytest
 
 from myserve_ui.core.outputs import FinishReason
 from myserve_ui.core.schemas.structured_output import StructuredOutput
-from myserve_ui.core.tool_format import ToolFormat
 from myserve_ui.core.tools import ToolCall, ToolChoice, ToolMode
 from myserve_ui.serving.tool_use import ToolUse
+from myserve_ui.tools.hermes import HermesFormat
 from tests.api.scripted_service import Script, ScriptedService
 
 CHAT = "/v1/chat/completions"
 MESSAGES = [{"role": "user", "content": "hi"}]
 WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}, "strict": True}}
 CLOCK = {"type": "function", "function": {"name": "clock"}}
-FREE = ToolUse(ToolFormat.HERMES, frozenset({"weather", "clock"}), form=None)
+FREE = ToolUse(HermesFormat(), frozenset({"weather", "clock"}), form=None)
 CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Paris"}}\n</tool_call>'
 
 

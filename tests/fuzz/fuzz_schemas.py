@@ -14,11 +14,11 @@ import jsonschema_rs
 
 from myserve_ui.core.schemas.structured_output import StructuredOutput
 from myserve_ui.core.tool_call_output import CallableFunction, ToolCallOutput
-from myserve_ui.core.tool_format import ToolFormat
 from myserve_ui.engine.grammars.compiler import CompiledGrammar, GrammarCompiler
 from myserve_ui.engine.grammars.matcher import Matcher
 from myserve_ui.errors import InvalidRequestError
 from myserve_ui.models.tokenizers.byte_tokenizer import EOS_TOKEN_ID, ByteTokenizer
+from myserve_ui.tools.llama3 import Llama3Format
 
 Schema = dict[str, Any] | bool
 
@@ -59,7 +59,7 @@ def trial(rng: random.Random) -> None:
 
 
 def _as_call(form: StructuredOutput) -> ToolCallOutput:
-    return ToolCallOutput(ToolFormat.LLAMA_JSON, (CallableFunction("f", form),), 1, is_call_required=True)
+    return ToolCallOutput(Llama3Format(), (CallableFunction("f", form),), 1, is_call_required=True)
 
 
 def _compiler() -> GrammarCompiler:

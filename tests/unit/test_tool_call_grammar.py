@@ -4,11 +4,13 @@ import pytest
 
 from myserve_ui.core.schemas.structured_output import StructuredOutput
 from myserve_ui.core.tool_call_output import CallableFunction, ToolCallOutput
-from myserve_ui.core.tool_format import ToolFormat
+from myserve_ui.core.tools import ToolFormat
 from myserve_ui.engine.grammars.compiler import CompiledGrammar
+from myserve_ui.tools.hermes import HermesFormat
+from myserve_ui.tools.llama3 import Llama3Format
 from tests.unit.grammar_walks import byte_compiler, takes
 
-HERMES, LLAMA = ToolFormat.HERMES, ToolFormat.LLAMA_JSON
+HERMES, LLAMA = HermesFormat(), Llama3Format()
 COUNT = StructuredOutput.json_schema(
     {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
 )

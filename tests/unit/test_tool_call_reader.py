@@ -5,12 +5,14 @@ import json
 
 import pytest
 
-from myserve_ui.core.tool_format import ToolFormat
+from myserve_ui.core.tools import ToolFormat
 from myserve_ui.tools.call_bodies import CheckedBody, HeldBody
 from myserve_ui.tools.call_reader import AnswerDelta, ToolCallReader
+from myserve_ui.tools.hermes import HermesFormat
+from myserve_ui.tools.llama3 import Llama3Format
 
 NAMES = frozenset({"weather", "clock"})
-HERMES, LLAMA = ToolFormat.HERMES, ToolFormat.LLAMA_JSON
+HERMES, LLAMA = HermesFormat(), Llama3Format()
 
 
 def call(name: str = "weather", arguments: str = '{"city": "Paris"}') -> str:

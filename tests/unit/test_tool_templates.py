@@ -6,11 +6,12 @@ import pytest
 from tokenizers import AddedToken
 
 from myserve_ui.core.requests import Message
-from myserve_ui.core.tool_format import ToolFormat
 from myserve_ui.core.tools import Tool, ToolCall
 from myserve_ui.errors import InvalidRequestError
 from myserve_ui.models.tokenizers.byte_tokenizer import ByteTokenizer
 from myserve_ui.models.tokenizers.tokenizer import HuggingFaceTokenizer
+from myserve_ui.tools.hermes import HermesFormat
+from myserve_ui.tools.llama3 import Llama3Format
 from tests.support.tiny_checkpoint import CHATML, END_OF_TURN, START_OF_TURN, build_tiny_tokenizer
 from tests.support.tool_models import HERMES_TEMPLATE, LLAMA_TEMPLATE, WEATHER
 
@@ -31,12 +32,12 @@ def tokenizer_with(template: str | None) -> HuggingFaceTokenizer:
 
 @pytest.mark.parametrize(
     ("template", "call_format"),
-    [(HERMES_TEMPLATE, ToolFormat.HERMES), (LLAMA_TEMPLATE, ToolFormat.LLAMA_JSON)],
+    [(HERMES_TEMPLATE, HermesFormat()), (LLAMA_TEMPLATE, Llama3Format())],
 )
 def test_a_known_format_is_recognised(template, call_format):
     tokenizer = tokenizer_with(template)
     assert tokenizer.takes_tools
-    assert tokenizer.tool_format() is call_format
+    assert tokenizer.tool_format() == call_format
 
 
 @pytest.mark.parametrize("template", [SMOLLM2, CHATML, None, "{{ raise_exception('no') }}", "{{ '<tool_call>' }}"])
@@ -68,7 +69,7 @@ def test_the_template_for_tools_is_used_where_there_are_two():
     hf_tokenizer = build_tiny_tokenizer()
     hf_tokenizer.chat_template = {"default": CHATML, "tool_use": HERMES_TEMPLATE}
     tokenizer = HuggingFaceTokenizer(hf_tokenizer, vocab_size=VOCAB_SIZE)
-    assert tokenizer.tool_format() is ToolFormat.HERMES
+    assert tokenizer.tool_format() == HermesFormat()
     assert "# Tools" in tokenizer.decode(tokenizer.render_chat(CHAT, tools=(WEATHER,)))
     assert "# Tools" not in tokenizer.decode(tokenizer.render_chat(CHAT))
 

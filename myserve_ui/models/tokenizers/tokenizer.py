@@ -11,19 +11,16 @@ from tokenizers import Tokenizer as RustTokenizer
 from transformers import PreTrainedTokenizerBase
 
 from myserve_ui.core.requests import Message
-from myserve_ui.core.tool_format import ToolFormat
-from myserve_ui.core.tools import Tool
+from myserve_ui.core.tools import Tool, ToolFormat
 from myserve_ui.errors import InvalidRequestError, ModelLoadError
 from myserve_ui.models.tokenizers.control_tokens import ControlTokens, find_control_tokens
 from myserve_ui.models.tokenizers.rust_encoding import encode_beside_others
 from myserve_ui.models.tokenizers.template_content import LOST_HERE, find_roles_in_parts, is_last_turn_said
 from myserve_ui.models.tokenizers.template_values import message_value, tool_value
 from myserve_ui.models.tokenizers.token_bytes import read_token_bytes
-from myserve_ui.models.tokenizers.tool_templates import NOT_TAKEN, recognise_tool_format, takes_tools
+from myserve_ui.tools.formats import NOT_TAKEN, SPOKEN_TOKENS, recognise_tool_format, takes_tools
 
 MAX_REASON_LENGTH = 300
-SPOKEN_TOKENS = frozenset({ToolFormat.HERMES.begin, ToolFormat.HERMES.end})
-"""Part of an answer's text, though some models count them among the special tokens."""
 
 
 class HuggingFaceTokenizer:
@@ -73,7 +70,7 @@ class HuggingFaceTokenizer:
     @property
     def takes_tools(self) -> bool:
         """Whether the model has a tool_format."""
-        return isinstance(self._tool_support, ToolFormat)
+        return not isinstance(self._tool_support, str)
 
     def tool_format(self) -> ToolFormat:
         """How the model writes calls; see core."""

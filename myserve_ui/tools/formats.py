@@ -1,16 +1,21 @@
-"""Tells from a chat template how its model writes calls."""
+"""The formats of calls that are read here, and which of them a chat template teaches its model."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from myserve_ui.core.requests import Message
-from myserve_ui.core.tool_format import ToolFormat
-from myserve_ui.core.tools import Tool
+from myserve_ui.core.tools import Tool, ToolFormat
 from myserve_ui.errors import InvalidRequestError
+from myserve_ui.tools.hermes import HermesFormat
+from myserve_ui.tools.llama3 import Llama3Format
 
 Render = Callable[[Sequence[Message], Sequence[Tool]], str]
 """Renders a chat; raises InvalidRequestError where the template refuses."""
+
+FORMATS = (HermesFormat, Llama3Format)
+SPOKEN_TOKENS = frozenset({HermesFormat.begin, HermesFormat.end})
+"""Markers that may be special tokens of a vocabulary, and are part of an answer's text all the same."""
 
 NOT_TAKEN = "This model's chat template takes no tools: leave tools out, or use a model that was trained to call them."
 
@@ -39,10 +44,9 @@ def recognise_tool_format(template: str) -> ToolFormat | str:
     for word, name in OTHER_FORMATS.items():
         if word in template:
             return _unread(name)
-    if ToolFormat.HERMES.begin in template and ToolFormat.HERMES.end in template:
-        return ToolFormat.HERMES
-    if '"parameters": ' in template and '{"name": function name' in template:
-        return ToolFormat.LLAMA_JSON
+    for known in FORMATS:
+        if known.is_taught_by(template):
+            return known()
     return _unread("a format that is not known here")
 
 
