@@ -12,8 +12,8 @@ import torch
 
 from myserve_ui.core.sampling_params import SamplingDefaults, SamplingParams
 from myserve_ui.engine.engine import Engine
-from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.scheduler import ScheduledBatch
+from myserve_ui.engine.sequence import EngineRequest
 
 WARM_STEPS = 8
 """Steps before the clock counts: a size that is met for the first time is recorded in one of them."""

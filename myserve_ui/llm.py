@@ -17,9 +17,9 @@ from pydantic import ValidationError
 
 from myserve_ui.core.requests import Message
 from myserve_ui.core.sampling_params import SamplingParams
-from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.grammars.compiler import GrammarCompiler
 from myserve_ui.engine.offline import Answer, answer_all
+from myserve_ui.engine.sequence import EngineRequest
 from myserve_ui.errors import SettingsError
 from myserve_ui.model_settings import catalog_of, engine_limits, load_options
 from myserve_ui.models.loading.loader import load_model

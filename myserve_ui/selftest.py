@@ -12,8 +12,8 @@ from dataclasses import replace
 from myserve_ui.core.requests import Message
 from myserve_ui.core.sampling_params import SamplingDefaults, SamplingParams
 from myserve_ui.engine.engine import Engine
-from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.offline import answer_all
+from myserve_ui.engine.sequence import EngineRequest
 from myserve_ui.errors import MyServeError
 from myserve_ui.model_settings import catalog_of, load_options
 from myserve_ui.models.baseline import generate_plainly

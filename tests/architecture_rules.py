@@ -45,10 +45,10 @@ ARROWS: dict[str, set[str]] = {
 """Room -> the rooms it may import. Doors come through the services; rooms of one height never meet."""
 
 TENSOR_FILES = {
-    *("blocks/attention", "blocks/cache", "blocks/cuda_recorder", "blocks/decode_graphs", "blocks/flash_kernel"),
+    *("blocks/attention", "blocks/cache", "blocks/decode_graphs", "blocks/flash_kernel"),
     *("blocks/layout", "blocks/plain_kernel", "blocks/runner", "device_copies", "echo_runner", "engine"),
     *("grammars/masks", "memory_budget", "module/call", "module/errors", "module/length_check", "module/mask_reading"),
-    *("module/memory_errors", "module/self_check", "module/sequence_rotary", "module/temperature"),
+    *("module/self_check", "module/positions"),
     *("rows", "sampling"),
 }
 """Files and folders of engine/ that may import torch; the others count tokens and blocks only."""

@@ -8,14 +8,13 @@ from collections.abc import Callable, Sequence as SequenceOf
 from dataclasses import asdict, dataclass
 
 from myserve_ui.core.outputs import FinishReason, RequestOutput
-from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.grammars.masks import Background, in_the_foreground, start_masks
-from myserve_ui.engine.module.memory_errors import is_out_of_memory
+from myserve_ui.engine.module.errors import is_out_of_memory
 from myserve_ui.engine.rows.runner import Runner
 from myserve_ui.engine.sampling.logprobs import score_prompts
 from myserve_ui.engine.sampling.sampler import Sampled, Sampler
 from myserve_ui.engine.scheduler import ScheduledBatch, Scheduler
-from myserve_ui.engine.sequence import Sequence
+from myserve_ui.engine.sequence import EngineRequest, Sequence
 from myserve_ui.engine.slot_manager import SlotManager
 from myserve_ui.engine.stats import EngineCounters, EngineSnapshot
 from myserve_ui.engine.step_parting import part_from_culprits

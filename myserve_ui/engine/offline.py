@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from myserve_ui.core.logprobs import TokenLogprob
 from myserve_ui.core.outputs import FinishReason, RequestOutput, Usage
 from myserve_ui.engine.engine import Engine
-from myserve_ui.engine.engine_request import EngineRequest
+from myserve_ui.engine.sequence import EngineRequest
 
 
 @dataclass(slots=True)

@@ -11,8 +11,7 @@ from typing import Protocol
 from myserve_ui.core.logprobs import TokenLogprob
 from myserve_ui.core.outputs import FinishReason
 from myserve_ui.engine.module.rotary_rule import RotaryRule
-from myserve_ui.engine.sequence import Sequence
-from myserve_ui.engine.sequence_faults import harming_only
+from myserve_ui.engine.sequence import Sequence, harming_only
 from myserve_ui.engine.slot_manager import SlotCopy, SlotManager
 
 MAX_SCORED_TOKENS = 256

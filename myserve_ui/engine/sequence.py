@@ -1,19 +1,53 @@
-"""One request inside the engine: its tokens, how far they are computed, and what it is allowed to do."""
+"""One request in the engine: what it is handed, then its tokens, how far they are computed, and how it ends."""
 
 from __future__ import annotations
 
+import logging
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence as SequenceOf
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence as SequenceOf
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
 
 from myserve_ui.core.logprobs import TokenLogprob
 from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState, Usage
+from myserve_ui.core.sampling_params import ResolvedSampling
 from myserve_ui.core.timings import RequestTimings
 from myserve_ui.engine.detokenizer import Detokenizer
-from myserve_ui.engine.engine_request import EngineRequest
+from myserve_ui.engine.grammars.compiler import CompiledGrammar
 from myserve_ui.engine.grammars.matcher import Matcher
 from myserve_ui.engine.stop_checker import StopChecker
+
+logger = logging.getLogger(__name__)
+
+BROKEN = "The engine failed in a part of the step that was this answer's alone; other requests go on. Please try again."
+
+OnLogits = Callable[[Any], None]
+"""Called on the engine's thread with a tensor [rows, vocab_size], float32, for the next `rows` scored tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRequest:
+    """A prompt of ids and how to go on from it. Everything is validated by now."""
+
+    request_id: str
+    prompt_token_ids: tuple[int, ...]
+    params: ResolvedSampling
+    """max_tokens fits the context."""
+    arrival: float
+    """Engine clock, seconds."""
+    cache_prompt: bool = True
+    grammar: CompiledGrammar | None = None
+    """Holds the answer to a form."""
+    on_logits: OnLogits | None = None
+    """Gets the logits that lead up to each prompt token, instead of their log-probabilities being reported."""
+    first_scored: int = 1
+    """Index of the first prompt token to score; the first token of all has none before it."""
+    choice: int = 0
+    """Which of several answers to one prompt; each draws from a generator of its own."""
+    parent: str | None = None
+    """Request id of the first of several answers: this one waits for its prompt, then copies the cache."""
 
 
 class Sequence:
@@ -189,3 +223,25 @@ def make_generator(seed: int | None, choice: int = 0) -> random.Random:
     if seed is None:
         return random.Random()
     return random.Random(f"{seed}/{choice}" if choice else seed & 0xFFFF_FFFF_FFFF_FFFF)
+
+
+def is_fault(error: BaseException) -> bool:
+    """Whether `error` may be one sequence's: panics of Rust libraries are no Exception, and are faults too."""
+    return not isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit)
+
+
+@contextmanager
+def harming_only(sequence: Sequence) -> Iterator[None]:
+    """End `sequence` with an error if what is done inside, for it alone, raises."""
+    try:
+        yield
+    except BaseException as error:  # the border of one sequence: the others of its step go on
+        if not is_fault(error):
+            raise
+        end_broken(sequence)
+
+
+def end_broken(sequence: Sequence) -> None:
+    """End a sequence by the error that is being handled."""
+    logger.exception("request %s failed in its own part of a step", sequence.request_id)
+    sequence.finish(FinishReason.ERROR, error=BROKEN)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from myserve_ui.engine.scheduler import ScheduledBatch, ScheduledChunk
-from myserve_ui.engine.sequence_faults import is_fault
+from myserve_ui.engine.sequence import is_fault
 
 logger = logging.getLogger(__name__)
 

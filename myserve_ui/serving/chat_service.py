@@ -16,7 +16,7 @@ from myserve_ui.core.outputs import RequestOutput
 from myserve_ui.core.requests import ChatRequest, CompletionRequest
 from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.core.timings import RequestTimings
-from myserve_ui.engine.engine_request import EngineRequest
+from myserve_ui.engine.sequence import EngineRequest
 from myserve_ui.errors import SHUTTING_DOWN, InvalidRequestError, ShuttingDownError
 from myserve_ui.serving.engine_pool import EnginePool, RunningEngine, engine_status
 from myserve_ui.serving.engine_worker import first_output

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.engine.blocks.attention import BlockKernel
-from myserve_ui.engine.blocks.cuda_recorder import CudaRecorder
-from myserve_ui.engine.blocks.decode_graphs import Recorder
+from myserve_ui.engine.blocks.decode_graphs import CudaRecorder, Recorder
 from myserve_ui.engine.blocks.flash_kernel import FlashKernel, choose_kernel
 from myserve_ui.engine.blocks.runner import BlockRunner
 from myserve_ui.engine.echo_runner import EchoRunner

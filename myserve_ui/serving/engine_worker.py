@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from myserve_ui.core.outputs import RequestOutput, RequestState, Usage
 from myserve_ui.core.timings import RequestTimings
 from myserve_ui.engine.engine import Engine
-from myserve_ui.engine.engine_request import EngineRequest
-from myserve_ui.engine.sequence_faults import is_fault
+from myserve_ui.engine.sequence import EngineRequest, is_fault
 from myserve_ui.engine.stats import EngineSnapshot
 from myserve_ui.errors import (
     EngineDeadError,

@@ -9,7 +9,7 @@ from functools import partial
 
 from myserve_ui.core.outputs import FinishReason, RequestOutput
 from myserve_ui.core.sampling_params import SamplingDefaults, SamplingParams
-from myserve_ui.engine.engine_request import EngineRequest, OnLogits
+from myserve_ui.engine.sequence import EngineRequest, OnLogits
 from myserve_ui.errors import GenerationFailedError
 from myserve_ui.serving.engine_pool import RunningEngine
 from myserve_ui.serving.request_checks import check_encoded_ids, check_prompt, check_scored_ids

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from myserve_ui.core.requests import ChatRequest
 from myserve_ui.core.sampling_params import SamplingParams
-from myserve_ui.engine.engine_request import EngineRequest
+from myserve_ui.engine.sequence import EngineRequest
 from myserve_ui.errors import ContextLengthExceededError, InvalidRequestError
 from myserve_ui.models.loaded_model import LoadedModel
 

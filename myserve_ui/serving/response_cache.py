@@ -11,7 +11,7 @@ from dataclasses import fields, is_dataclass, replace
 from myserve_ui.core.logprobs import TokenLogprob
 from myserve_ui.core.model_info import ResponseCacheStatus
 from myserve_ui.core.outputs import FinishReason, RequestOutput
-from myserve_ui.engine.engine_request import EngineRequest
+from myserve_ui.engine.sequence import EngineRequest
 
 WHOLE = frozenset({FinishReason.STOP, FinishReason.LENGTH})
 """How an answer ends that may be kept; what was aborted, failed, timed out or cut off by the shutdown is not whole."""

@@ -12,8 +12,8 @@ from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedModel
 
 from myserve_ui.core.outputs import RequestOutput
 from myserve_ui.engine.engine import Engine
-from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.offline import run_steps
+from myserve_ui.engine.sequence import EngineRequest
 from myserve_ui.models.baseline import generate_plainly
 from myserve_ui.models.catalog import CatalogEntry, ModelSource, SourceKind
 from myserve_ui.models.loaded_model import LoadedModel

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from myserve_ui.core.model_info import LoadState
-from myserve_ui.engine.engine_request import EngineRequest
+from myserve_ui.engine.sequence import EngineRequest
 from myserve_ui.errors import ModelLoadError
 from myserve_ui.models.catalog import CatalogEntry
 from myserve_ui.models.loaded_model import LoadedModel

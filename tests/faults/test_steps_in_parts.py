@@ -10,9 +10,8 @@ import torch
 
 from myserve_ui.core.outputs import FinishReason
 from myserve_ui.engine.engine import OUT_OF_MEMORY, Engine
-from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.scheduler import ScheduledBatch
-from myserve_ui.engine.sequence_faults import BROKEN
+from myserve_ui.engine.sequence import BROKEN, EngineRequest
 from tests.faults.test_steps_that_fail import NAMES, SHARED, Answers, make_engine, reasons, request_of, run, steps
 from tests.support.fault_injection import Fault, FaultKind, request_runs
 

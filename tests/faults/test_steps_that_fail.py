@@ -10,13 +10,12 @@ import torch
 
 from myserve_ui.core.outputs import FinishReason, RequestOutput
 from myserve_ui.engine.engine import OUT_OF_MEMORY, Engine, EngineConfig
-from myserve_ui.engine.engine_request import EngineRequest
-from myserve_ui.engine.module.memory_errors import is_out_of_memory
+from myserve_ui.engine.module.errors import is_out_of_memory
 from myserve_ui.engine.rows import kv_cache
 from myserve_ui.engine.rows.kv_cache import KVCache, reserve_zeros
 from myserve_ui.engine.rows.runner import ModelRunner
 from myserve_ui.engine.scheduler import NOT_A_NUMBER
-from myserve_ui.engine.sequence_faults import is_fault
+from myserve_ui.engine.sequence import EngineRequest, is_fault
 from myserve_ui.models.tiny import build_tiny_model
 from tests.support.fault_injection import Fault, FaultKind, FaultyRunner, request_runs, step_is
 from tests.support.sampling import resolved

@@ -16,10 +16,9 @@ from transformers import PreTrainedModel
 
 from myserve_ui.core.outputs import FinishReason, RequestOutput
 from myserve_ui.engine.engine import Engine, EngineConfig
-from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.rows.runner import ModelRunner
 from myserve_ui.engine.scheduler import ScheduledBatch
-from myserve_ui.engine.sequence_faults import is_fault
+from myserve_ui.engine.sequence import EngineRequest, is_fault
 from myserve_ui.models.tiny import build_tiny_model
 from tests.support.fault_injection import Fault, FaultKind, FaultyRunner, request_runs
 from tests.support.sampling import resolved

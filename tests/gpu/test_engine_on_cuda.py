@@ -9,9 +9,9 @@ import torch
 
 from myserve_ui import selftest
 from myserve_ui.engine.blocks.tables import BLOCK_SIZE
-from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.module.self_check import TOLERANCE
 from myserve_ui.engine.offline import answer_all
+from myserve_ui.engine.sequence import EngineRequest
 from myserve_ui.models.baseline import generate_plainly
 from myserve_ui.models.catalog import build_catalog
 from myserve_ui.models.loading.loader import LoadOptions, load_model

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from myserve_ui.engine.blocks.cache import LayerBlocks
-from myserve_ui.engine.blocks.cuda_recorder import CudaRecorder
+from myserve_ui.engine.blocks.decode_graphs import CudaRecorder
 from myserve_ui.engine.blocks.flash_kernel import TOLERANCE, FlashKernel, choose_kernel, try_kernel
 from myserve_ui.engine.blocks.plain_kernel import PlainKernel
 from myserve_ui.engine.blocks.tables import BLOCK_SIZE

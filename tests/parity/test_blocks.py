@@ -7,8 +7,8 @@ import torch
 
 from myserve_ui.engine.blocks.tables import BLOCK_SIZE
 from myserve_ui.engine.engine import Engine, EngineConfig
-from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.offline import run_steps
+from myserve_ui.engine.sequence import EngineRequest
 from myserve_ui.models.baseline import generate_plainly
 from myserve_ui.models.tiny import build_tiny_model
 from myserve_ui.models.tokenizers.byte_tokenizer import EOS_TOKEN_ID

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from myserve_ui.core.requests import Message
-from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.offline import answer_all
+from myserve_ui.engine.sequence import EngineRequest
 from myserve_ui.models.baseline import generate_plainly
 from myserve_ui.models.catalog import build_catalog
 from myserve_ui.models.loading.loader import LoadOptions, load_model

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from myserve_ui.engine.engine import Engine, EngineConfig
-from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.module.self_check import check_runner, reference_logits
 from myserve_ui.engine.offline import run_steps
 from myserve_ui.engine.rows.runner import ModelRunner
+from myserve_ui.engine.sequence import EngineRequest
 from myserve_ui.models.cpu.kernels import install_cpu_kernels
 from myserve_ui.models.tiny import FAMILIES, VOCAB_SIZE, build_tiny_model
 from myserve_ui.models.tokenizers.byte_tokenizer import EOS_TOKEN_ID

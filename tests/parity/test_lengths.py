@@ -14,9 +14,9 @@ from transformers import (
 )
 
 from myserve_ui.engine.engine import Engine, EngineConfig
-from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.offline import answer_all
 from myserve_ui.engine.rows.runner import ModelRunner
+from myserve_ui.engine.sequence import EngineRequest
 from myserve_ui.models.baseline import generate_plainly
 from myserve_ui.models.tiny import COMMON, _scale_weights
 from tests.parity.test_families import make_prompt

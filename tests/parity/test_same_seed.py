@@ -7,8 +7,8 @@ import random
 import pytest
 
 from myserve_ui.engine.engine import Engine, EngineConfig
-from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.offline import answer_all
+from myserve_ui.engine.sequence import EngineRequest
 from myserve_ui.models.catalog import build_catalog
 from myserve_ui.models.loading.loader import LoadOptions, load_model
 from myserve_ui.serving.engine_builder import EngineLimits, build_engine

@@ -12,7 +12,7 @@ from myserve_ui.core.requests import ChatRequest, CompletionRequest, Message
 from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.core.schemas.structured_output import StructuredOutput
 from myserve_ui.core.timings import RequestTimings
-from myserve_ui.engine.engine_request import EngineRequest
+from myserve_ui.engine.sequence import EngineRequest
 from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.serving.engine_builder import EngineLimits
 from myserve_ui.serving.request_stream import RequestStream, StreamLimits

@@ -12,11 +12,10 @@ from myserve_ui.engine.blocks.decode_graphs import DecodeGraphs, ladder
 from myserve_ui.engine.blocks.layout import stage_padded_inputs
 from myserve_ui.engine.blocks.plain_kernel import PlainKernel
 from myserve_ui.engine.blocks.tables import BLOCK_SIZE, SCRATCH, BlockTables
-from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.memory_budget import plan_cache
 from myserve_ui.engine.module.self_check import reference_logits
 from myserve_ui.engine.scheduler import ScheduledBatch, ScheduledChunk
-from myserve_ui.engine.sequence import Sequence
+from myserve_ui.engine.sequence import EngineRequest, Sequence
 from myserve_ui.errors import ModelLoadError
 from myserve_ui.models.tiny import VOCAB_SIZE, build_tiny_loaded_model, build_tiny_model
 from myserve_ui.serving.engine_builder import build_block_runner

@@ -8,8 +8,8 @@ import pytest
 from myserve_ui.core.outputs import FinishReason, RequestState
 from myserve_ui.engine.echo_runner import EchoRunner
 from myserve_ui.engine.engine import Engine, EngineConfig, Host
-from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.offline import run_steps
+from myserve_ui.engine.sequence import EngineRequest
 from tests.support.fakes import FakeClock, ScriptedRunner, decode_bytes, says
 from tests.support.sampling import resolved
 

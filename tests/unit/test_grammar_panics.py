@@ -6,8 +6,7 @@ from llguidance import LLMatcher
 from myserve_ui.core.schemas.structured_output import StructuredOutput
 from myserve_ui.engine.grammars import compiler as grammar_compiler
 from myserve_ui.engine.grammars.masks import fill_masks
-from myserve_ui.engine.grammars.matcher import Matcher
-from myserve_ui.engine.grammars.panics import is_panic
+from myserve_ui.engine.grammars.matcher import Matcher, is_panic
 from myserve_ui.engine.grammars.refusals import REASONS, refusal
 from myserve_ui.errors import InvalidRequestError
 from tests.unit.grammar_walks import byte_compiler, compile_schema

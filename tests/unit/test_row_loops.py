@@ -15,12 +15,11 @@ import torch
 from numba import carray
 from torch.nn.functional import scaled_dot_product_attention, silu
 
-from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.rows import runner as model_runner
 from myserve_ui.engine.rows.attention import AttentionBatch, is_quick_in_loop
 from myserve_ui.engine.rows.runner import ModelRunner
 from myserve_ui.engine.scheduler import ScheduledBatch, ScheduledChunk
-from myserve_ui.engine.sequence import Sequence
+from myserve_ui.engine.sequence import EngineRequest, Sequence
 from myserve_ui.kernels import compiled, loop_parts, loop_team
 from myserve_ui.kernels.loop_parts import claim_next
 from myserve_ui.kernels.loop_team import run_by_team

@@ -6,10 +6,9 @@ from collections import Counter
 import pytest
 import torch
 
-from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.sampling.adjustments import add_penalties_and_bias, penalise_repetition
 from myserve_ui.engine.sampling.sampler import Sampler
-from myserve_ui.engine.sequence import Sequence
+from myserve_ui.engine.sequence import EngineRequest, Sequence
 from tests.support.sampling import resolved
 
 VOCAB_SIZE = 50

@@ -17,7 +17,7 @@ from myserve_ui.engine.blocks.cache import BlockCache, LayerBlocks
 from myserve_ui.engine.blocks.layout import BlockLayout
 from myserve_ui.engine.blocks.plain_kernel import PlainKernel
 from myserve_ui.engine.module.current_batch import current_batch
-from myserve_ui.engine.module.temperature import Temperature
+from myserve_ui.engine.module.positions import Temperature
 from myserve_ui.kernels.attention_formula import AttentionStyle, Sight, read_style
 
 ATTENTION_NAME = "myserve_blocks"

@@ -8,8 +8,7 @@ from functools import cached_property
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
 from myserve_ui.core.tool_call_output import AnswerForm
-from myserve_ui.engine.grammars.matcher import Matcher
-from myserve_ui.engine.grammars.panics import is_panic
+from myserve_ui.engine.grammars.matcher import Matcher, is_panic
 from myserve_ui.engine.grammars.refusals import GAVE_UP, refusal
 from myserve_ui.engine.grammars.text import write_grammar
 from myserve_ui.engine.grammars.vocabulary import Vocabulary

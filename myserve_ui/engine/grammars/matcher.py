@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from llguidance import LLMatcher
 
-from myserve_ui.engine.grammars.panics import is_panic
-
+PANIC = ("pyo3_runtime", "PanicException")
+"""How the library gives up: a BaseException, which `except Exception` misses."""
 TOO_COMPLEX = "The grammar became too complex at this point of the answer; simplify the schema."
 GAVE_UP = "The grammar failed at this point of the answer; simplify the schema."
 FORBIDDEN = "A token was chosen that the grammar does not allow."
@@ -76,3 +76,8 @@ class Matcher:
         if self.failure is None:
             self.failure = reason
             self._on_failure()
+
+
+def is_panic(error: BaseException) -> bool:
+    """Whether Rust code gave up, in a way that concerns the one grammar it worked on."""
+    return (type(error).__module__, type(error).__name__) == PANIC

@@ -10,9 +10,7 @@ import torch
 from myserve_ui.engine.module.current_batch import computing
 from myserve_ui.engine.module.errors import explain_module_errors, refuse_masks, refuse_states
 from myserve_ui.engine.module.mask_reading import read_masks
-from myserve_ui.engine.module.sequence_rotary import SequenceRotary
-from myserve_ui.engine.module.temperature import give_back, take_over_temperatures
-from myserve_ui.engine.scheduler import ScheduledBatch
+from myserve_ui.engine.module.positions import SequenceRotary, give_back, take_over_temperatures
 
 
 class ModuleCall:
@@ -70,10 +68,6 @@ class ModuleCall:
 
     def _set_attention(self, name: str) -> None:
         self.module.set_attn_implementation(name)  # type: ignore[operator]
-
-    def sequences_of(self, batch: ScheduledBatch) -> Any:
-        """A block in which the forward is of `batch`."""
-        return self.rotary.of(batch)
 
     def _forward(self, **options: Any) -> Any:
         takes = self._takes

@@ -1,4 +1,4 @@
-"""Says in a sentence why a module cannot be served, before it is tried and when trying it fails."""
+"""What the errors of a module mean: it cannot be served, for a reason in a sentence, or the memory ran out."""
 
 from __future__ import annotations
 
@@ -10,13 +10,20 @@ import torch
 
 from myserve_ui.core.layer_values import configurations_of
 from myserve_ui.engine.module.mask_reading import MaskReading
-from myserve_ui.engine.module.memory_errors import is_out_of_memory
 from myserve_ui.errors import ModelLoadError, MyServeError
 
 STATES = ("linear", "mamba", "recurrent", "conv", "kda", "gdn", "ssm")
-
-
 NOT_GIVEN = "its layers expect something that the engine does not give them"
+
+CPU_WORDS = ("can't allocate memory", "not enough memory", "Cannot allocate memory")
+"""What torch's CPU allocator says; it raises a plain RuntimeError."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """True if less work at once might succeed where this failed."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in CPU_WORDS)
 
 
 @contextmanager

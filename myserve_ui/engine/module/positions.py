@@ -1,13 +1,18 @@
-"""Rotary embeddings whose frequencies depend on the length at hand, computed for each sequence by its own length.
+"""What a module does by the positions of its tokens, done for each sequence of a flat batch by its own.
 
-The modules of transformers take the longest position of the whole forward for the length. Tokens of one kind
-(rotary_rule.py) are given to the module together, and with them a position that says how long their text is.
+Rotary embeddings whose frequencies depend on the length at hand: the modules of transformers take the longest position
+of the whole forward for the length. Tokens of one kind (rotary_rule.py) are given to the module together, and with them
+a position that says how long their text is.
+
+Queries that are scaled by their position (Llama 4): the layer counts positions from the first token of the forward,
+which is anybody's, so the attention function scales them instead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -115,3 +120,39 @@ def _computes_anew(module: Any) -> bool:
     inherited = {base.__dict__.get("prepare_inputs_for_generation") for base in type(module).__mro__[1:]}
     own = type(module).__dict__.get("prepare_inputs_for_generation")
     return own is not None and own not in inherited and hasattr(module.config, "original_max_position_embeddings")
+
+
+@dataclass(frozen=True, slots=True)
+class Temperature:
+    """How one layer scales its queries."""
+
+    floor_scale: float
+    attn_scale: float
+
+    def scales(self, positions: torch.Tensor) -> torch.Tensor:
+        """[tokens] -> [tokens], one for every token below `floor_scale`."""
+        return torch.log1p(torch.floor((positions.float() + 1.0) / self.floor_scale)) * self.attn_scale + 1.0
+
+    def tuned(self, queries: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        """Queries [tokens, heads, head_dim] at `positions`."""
+        return (queries * self.scales(positions)[:, None, None]).to(queries.dtype)
+
+
+def take_over_temperatures(module: torch.nn.Module) -> dict[int, Temperature]:
+    """By the number of the layer. The layers leave their queries alone from now on."""
+    taken = {}
+    for part in module.modules():
+        layer: Any = part
+        if getattr(layer, "attn_temperature_tuning", False) and hasattr(layer, "floor_scale"):
+            if not layer.use_rope:
+                taken[int(layer.layer_idx)] = Temperature(float(layer.floor_scale), float(layer.attn_scale))
+            layer.attn_temperature_tuning = False
+    return taken
+
+
+def give_back(module: torch.nn.Module, taken: dict[int, Temperature]) -> None:
+    """The layers scale their queries themselves again."""
+    for part in module.modules() if taken else ():
+        layer: Any = part
+        if hasattr(layer, "attn_temperature_tuning"):
+            layer.attn_temperature_tuning = True

@@ -22,12 +22,11 @@ import torch
 
 from myserve_ui.core.sampling_params import SamplingDefaults, SamplingParams
 from myserve_ui.engine.blocks.runner import BlockRunner
-from myserve_ui.engine.engine_request import EngineRequest
 from myserve_ui.engine.module.errors import explain_module_errors
 from myserve_ui.engine.rows.attention import FEW_THREADS
 from myserve_ui.engine.rows.runner import ModelRunner
 from myserve_ui.engine.scheduler import ScheduledBatch, ScheduledChunk
-from myserve_ui.engine.sequence import Sequence
+from myserve_ui.engine.sequence import EngineRequest, Sequence
 from myserve_ui.engine.slot_manager import ROUND_TO
 from myserve_ui.errors import ModelLoadError
 

@@ -18,7 +18,7 @@ import torch
 from transformers import AttentionInterface
 
 from myserve_ui.engine.module.current_batch import current_batch
-from myserve_ui.engine.module.temperature import Temperature
+from myserve_ui.engine.module.positions import Temperature
 from myserve_ui.engine.rows.kv_cache import KVCache, LayerCache
 from myserve_ui.kernels.attention_formula import (
     AttentionStyle,

@@ -8,10 +8,9 @@ import torch
 
 from myserve_ui.core.logprobs import TokenLogprob
 from myserve_ui.engine.device_copies import to_device
-from myserve_ui.engine.module.memory_errors import is_out_of_memory
+from myserve_ui.engine.module.errors import is_out_of_memory
 from myserve_ui.engine.scheduler import ScheduledBatch
-from myserve_ui.engine.sequence import Sequence
-from myserve_ui.engine.sequence_faults import end_broken, is_fault
+from myserve_ui.engine.sequence import Sequence, end_broken, is_fault
 
 
 def score_prompts(batch: ScheduledBatch, logits: torch.Tensor) -> None:
