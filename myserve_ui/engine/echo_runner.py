@@ -20,10 +20,10 @@ class EchoRunner:
         self._vocab_size = vocab_size
         self._end_token_id = end_token_id
 
-    def reserve(self, claims: list[int]) -> None:
+    def reserve(self, allocated: list[int]) -> None:
         """Nothing is kept."""
 
-    def trim(self, claims: list[int]) -> None:
+    def trim(self, allocated: list[int]) -> None:
         """Nothing is kept."""
 
     def forward(self, batch: ScheduledBatch) -> torch.Tensor:

@@ -172,7 +172,7 @@ class Engine:
         sequences = [chunk.sequence for chunk in batch.sampling]
         masks = start_masks(sequences, self._background)  # computed while the forward runs
         try:
-            (self.runner.trim if self._is_short_of_memory else self.runner.reserve)(self.scheduler.slots.claims())
+            (self.runner.trim if self._is_short_of_memory else self.runner.reserve)(self.scheduler.slots.allocated())
             logits = self.runner.forward(batch)  # [num_logits, vocab_size]
             score_prompts(batch, logits)
             if batch.num_logits > len(sequences):

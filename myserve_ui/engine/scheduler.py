@@ -129,7 +129,7 @@ class Scheduler:
         self._copies = []
         self.slots.start_step()
         self._start_anew_beyond_switches()
-        self._claim_decode_memory()
+        self._allocate_decode_memory()
         decodes = [_chunk(sequence, 1) for sequence in self.running if sequence.num_uncomputed_tokens == 1]
         prefills = self._schedule_prefills(self.max_num_batched_tokens - len(decodes))
         for chunk in prefills:
@@ -204,7 +204,7 @@ class Scheduler:
         slots = [sequence.slot for sequence in self.running]
         assert None not in slots and len(set(slots)) == len(slots), "two sequences share a row"
         if not self.has_work:
-            assert self.slots.used_tokens == 0, "memory is claimed though nothing runs"
+            assert self.slots.used_tokens == 0, "memory is allocated though nothing runs"
 
     def _start_anew_beyond_switches(self) -> None:
         """A sequence that grew to where its keys are turned in another way, all of them, is computed again."""
@@ -214,7 +214,7 @@ class Scheduler:
                 self.slots.empty(_slot(sequence))
                 sequence.num_computed_tokens = 0
 
-    def _claim_decode_memory(self) -> None:
+    def _allocate_decode_memory(self) -> None:
         """Give every running sequence room for its next token, preempting the newest where memory is short."""
         for sequence in list(self.running):
             while sequence in self.running and not self.slots.grow(_slot(sequence), sequence.num_tokens):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 ROUND_TO = 64
-"""Memory is claimed in steps of this many tokens."""
+"""Memory is allocated in steps of this many tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class _Row:
     token_ids: list[int] = field(default_factory=list)
     """Tokens whose keys and values are in the row; for an owned row, those it had when it was taken."""
     owned: bool = False
-    claimed: int = 0
+    allocated: int = 0
     last_used: int = 0
 
 
@@ -42,7 +42,7 @@ class SlotManager:
     """Rows and a budget of tokens.
 
     `num_slots` rows, of which each may hold `max_len` tokens, all together at most `max_tokens`. A single sequence
-    always fits: max_tokens >= max_len, rounded up to whole claims.
+    always fits: max_tokens >= max_len, rounded up to ROUND_TO.
     """
 
     def __init__(self, num_slots: int, max_len: int, max_tokens: int) -> None:
@@ -66,22 +66,17 @@ class SlotManager:
 
     @property
     def used_tokens(self) -> int:
-        """Tokens claimed by running sequences."""
-        return sum(row.claimed for row in self._rows if row.owned)
+        """Tokens allocated to running sequences."""
+        return sum(row.allocated for row in self._rows if row.owned)
 
     @property
     def kept_tokens(self) -> int:
         """Tokens of ended sequences, kept for reuse until the memory is wanted."""
-        return sum(row.claimed for row in self._rows if not row.owned)
+        return sum(row.allocated for row in self._rows if not row.owned)
 
-    @property
-    def highest_length(self) -> int:
-        """Longest claim of any row: the columns that the cache must have."""
-        return max((row.claimed for row in self._rows), default=0)
-
-    def claims(self) -> list[int]:
-        """Tokens claimed per row, owned or kept."""
-        return [row.claimed for row in self._rows]
+    def allocated(self) -> list[int]:
+        """Tokens allocated per row, owned or kept."""
+        return [row.allocated for row in self._rows]
 
     def start_step(self) -> None:
         """The copies of the step before are made, or given up."""
@@ -108,14 +103,14 @@ class SlotManager:
         return Allocation(target, num_cached, SlotCopy(source, target, num_cached))
 
     def grow(self, slot: int, num_tokens: int) -> bool:
-        """Claim memory so that the row holds `num_tokens`; False if there is none to claim."""
+        """Allocate memory so that the row holds `num_tokens`; False if there is none left."""
         row = self._rows[slot]
-        missing = _rounded(num_tokens) - row.claimed
+        missing = _rounded(num_tokens) - row.allocated
         if missing <= 0:
             return True
         if not self._make_room(missing, keep={slot}):
             return False
-        row.claimed += missing
+        row.allocated += missing
         return True
 
     def record(self, slot: int, token_ids: Sequence[int]) -> None:
@@ -135,7 +130,7 @@ class SlotManager:
         row = self._rows[slot]
         row.owned = False
         if keep and row.token_ids:
-            row.claimed, row.last_used = _rounded(len(row.token_ids)), self._clock
+            row.allocated, row.last_used = _rounded(len(row.token_ids)), self._clock
             return
         self._rows[slot] = _Row()
         if not keep:
@@ -156,9 +151,9 @@ class SlotManager:
 
     def check(self) -> None:
         """Integrity of the books; an AssertionError is a mistake of ours."""
-        assert self.used_tokens + self.kept_tokens <= self.max_tokens, "more tokens claimed than the budget has"
+        assert self.used_tokens + self.kept_tokens <= self.max_tokens, "more tokens are allocated than the budget has"
         for row in self._rows:
-            assert len(row.token_ids) <= row.claimed <= _rounded(self.max_len), "a row holds more than it claimed"
+            assert len(row.token_ids) <= row.allocated <= _rounded(self.max_len), "a row overflows"
 
     def _longest_prefix(self, token_ids: Sequence[int]) -> tuple[int | None, int]:
         wanted = list(token_ids[:-1])
@@ -181,16 +176,16 @@ class SlotManager:
 
     def _make_room(self, num_tokens: int, keep: set[int | None], *, replaced: int | None = None) -> bool:
         """Drop kept rows, unused for longest first, until `num_tokens` more fit; drop none if that cannot be."""
-        freed = 0 if replaced is None else self._rows[replaced].claimed
+        freed = 0 if replaced is None else self._rows[replaced].allocated
         free = self.max_tokens - self.used_tokens - self.kept_tokens + freed
         keep = keep | self._sources
-        kept = [slot for slot, row in enumerate(self._rows) if not row.owned and row.claimed and slot not in keep]
-        if free + sum(self._rows[slot].claimed for slot in kept) < num_tokens:
+        kept = [slot for slot, row in enumerate(self._rows) if not row.owned and row.allocated and slot not in keep]
+        if free + sum(self._rows[slot].allocated for slot in kept) < num_tokens:
             return False
         for slot in sorted(kept, key=lambda slot: self._rows[slot].last_used):
             if free >= num_tokens:
                 break
-            free += self._rows[slot].claimed
+            free += self._rows[slot].allocated
             self._rows[slot] = _Row()
         return True
 

@@ -24,7 +24,7 @@ def engine_of(service: ChatService) -> EngineStatus:
 
 
 def is_idle(service: ChatService) -> bool:
-    """True if nothing runs, nothing waits, and no memory is claimed."""
+    """True if nothing runs, nothing waits, and no memory is allocated."""
     engine = engine_of(service)
     return (engine.num_running, engine.num_waiting, engine.kv_tokens_used) == (0, 0, 0)
 

@@ -104,7 +104,7 @@ def test_preemption_gives_the_same_tokens_and_the_blocks_back(make_engine, expec
     assert [answers[f"r{index}"] for index in (0, 1, 2)] == expected[:3]
     assert engine.snapshot().preemptions > 0
     engine.scheduler.slots.forget()
-    runner.reserve(engine.scheduler.slots.claims())
+    runner.reserve(engine.scheduler.slots.allocated())
     assert runner.cache.tables.num_used == 0
 
 

@@ -17,9 +17,9 @@ class PoisonedCache(BlockCache):
     """Gives blocks full of NaN: whoever reads what was not written for him computes NaN."""
 
     @torch.inference_mode()
-    def reserve(self, claims: Sequence[int]) -> None:
+    def reserve(self, allocated: Sequence[int]) -> None:
         before = [len(self.tables[slot]) for slot in range(self.tables.num_slots)]
-        super().reserve(claims)
+        super().reserve(allocated)
         self.tables.check()
         given = [block for slot, count in enumerate(before) for block in self.tables[slot][count:]]
         for layer in self._layers.values():

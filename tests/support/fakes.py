@@ -34,11 +34,11 @@ class ScriptedRunner:
         self.before_forward: Callable[[int], None] = lambda _step: None
         """Called with the number of the step, to raise or to wait."""
 
-    def reserve(self, claims: list[int]) -> None:
-        self.claims = claims
+    def reserve(self, allocated: list[int]) -> None:
+        self.allocated = allocated
 
-    def trim(self, claims: list[int]) -> None:
-        self.claims = claims
+    def trim(self, allocated: list[int]) -> None:
+        self.allocated = allocated
 
     def forward(self, batch: ScheduledBatch) -> torch.Tensor:
         self.batches.append(batch)

@@ -50,8 +50,8 @@ class Fault:
 class FaultyRunner:
     """A runner that does what `runner` does, and what `faults` say.
 
-    With `memory_tokens`, rows that claim more tokens than that together are out of memory, as on a device that is
-    smaller than the engine believes.
+    With `memory_tokens`, an allocation of more tokens than that, in all rows together, is out of memory, as on a device
+    that is smaller than the engine believes.
     """
 
     def __init__(self, runner: Runner, faults: Sequence[Fault] = (), *, memory_tokens: int | None = None) -> None:
@@ -68,14 +68,14 @@ class FaultyRunner:
     def rotary_rule(self) -> RotaryRule | None:
         return self.runner.rotary_rule
 
-    def reserve(self, claims: list[int]) -> None:
-        if self.memory_tokens is not None and sum(claims) > self.memory_tokens:
-            raise torch.OutOfMemoryError(f"{sum(claims)} tokens are claimed, and {self.memory_tokens} fit")
-        self.runner.reserve(claims)
+    def reserve(self, allocated: list[int]) -> None:
+        if self.memory_tokens is not None and sum(allocated) > self.memory_tokens:
+            raise torch.OutOfMemoryError(f"{sum(allocated)} tokens are allocated, and {self.memory_tokens} fit")
+        self.runner.reserve(allocated)
 
-    def trim(self, claims: list[int]) -> None:
-        self.reserve(claims)
-        self.runner.trim(claims)
+    def trim(self, allocated: list[int]) -> None:
+        self.reserve(allocated)
+        self.runner.trim(allocated)
 
     @torch.inference_mode()
     def forward(self, batch: ScheduledBatch) -> torch.Tensor:

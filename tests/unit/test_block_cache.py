@@ -20,7 +20,7 @@ STEPS = st.one_of(
 )
 
 
-def claims_of(model):
+def allocated_in(model):
     return [len(tokens) for tokens in model]
 
 
@@ -54,17 +54,17 @@ def test_a_row_holds_what_a_list_would(steps):
             added = [float(counter + index + 1) for index in range(argument - len(kept))]
             counter += len(added)
             model[slot] = kept + added
-            cache.reserve(claims_of(model))
+            cache.reserve(allocated_in(model))
             write(cache, slot, added, start=len(kept))
         elif kind == "copy" and slot != argument:
             model[argument] = list(model[slot])
-            cache.reserve(claims_of(model))
+            cache.reserve(allocated_in(model))
             cache.copy_row(slot, argument, len(model[slot]))
         elif kind == "release":
             model[slot] = []
-            cache.reserve(claims_of(model))
+            cache.reserve(allocated_in(model))
         elif kind == "trim":
-            cache.trim(claims_of(model))
+            cache.trim(allocated_in(model))
             assert cache.tables.num_blocks == 1 + sum(count_blocks(len(tokens)) for tokens in model)
         cache.tables.check()
         assert cache.tables.num_used == sum(count_blocks(len(tokens)) for tokens in model)
@@ -79,7 +79,7 @@ def test_no_row_is_given_the_scratch_block():
     assert all(SCRATCH not in cache.tables[slot] for slot in range(NUM_SLOTS))
 
 
-def test_memory_follows_what_is_claimed_not_rows_times_the_longest():
+def test_memory_follows_what_is_allocated_not_rows_times_the_longest():
     cache = BlockCache(64, 100 * BLOCK_SIZE)
     write(cache, 0, [])
     cache.reserve([100 * BLOCK_SIZE, *[BLOCK_SIZE] * 63])

@@ -32,7 +32,7 @@ def test_memory_runs_out_before_rows():
     assert take(slots, [7]) is None
 
 
-def test_growth_claims_memory_only_when_a_step_is_crossed():
+def test_growth_allocates_memory_only_when_a_step_is_crossed():
     slots = SlotManager(2, 256, 256)
     slot = take(slots, [1] * 60).slot
     assert slots.grow(slot, 64)
@@ -111,10 +111,10 @@ def test_a_row_that_is_yet_to_be_copied_from_is_not_dropped_in_the_same_step():
     assert copy is not None and copy.source == kept
     assert take(slots, [900] * 250)
     assert take(slots, [901] * 100) is None
-    assert slots.claims()[kept] == 128
+    assert slots.allocated()[kept] == 128
     slots.start_step()
     assert take(slots, [901] * 100)
-    assert slots.claims()[kept] == 0
+    assert slots.allocated()[kept] == 0
 
 
 def test_random_use_keeps_the_books_right():

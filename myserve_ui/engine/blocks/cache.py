@@ -1,7 +1,7 @@
 """Keys and values in blocks: per layer one pool, of which each row has the blocks that its tokens fill.
 
-A layer's pool is [num_blocks, BLOCK_SIZE, num_kv_heads, head_dim]. Memory follows what rows claim, not rows times the
-longest: on a device where memory is taken when it is allocated, this is what lets one sequence be long.
+A layer's pool is [num_blocks, BLOCK_SIZE, num_kv_heads, head_dim]. Memory follows what is allocated to rows, not rows
+times the longest: on a device where memory is taken when it is allocated, this is what lets one sequence be long.
 """
 
 from __future__ import annotations
@@ -62,27 +62,27 @@ class BlockCache:
         return {layer.keys.device for layer in self._layers.values()}
 
     def bound(self, max_len: int, max_tokens: int) -> None:
-        """Rows will be no longer than `max_len`, and claim no more than `max_tokens` together."""
+        """Rows will be no longer than `max_len`, and are allocated no more than `max_tokens` together."""
         self.max_blocks_per_row = count_blocks(max_len)
         self._most_blocks = 1 + count_blocks(max_tokens) + self.tables.num_slots
         self.version += 1
 
     @torch.inference_mode()
-    def reserve(self, claims: Sequence[int]) -> None:
-        """Give every row blocks for `claims[slot]` tokens, and take back what is beyond.
+    def reserve(self, allocated: Sequence[int]) -> None:
+        """Give every row blocks for `allocated[slot]` tokens, and free what is beyond.
 
         The pools grow to twice their size when they are too small. If memory runs out on the way, what was in the
         rows is still there.
         """
-        self.tables.shrink(claims)
-        if missing := self.tables.count_missing(claims):
+        self.tables.shrink(allocated)
+        if missing := self.tables.count_missing(allocated):
             self._enlarge(self.tables.num_blocks + missing)
-        self.tables.grow(claims)
+        self.tables.grow(allocated)
 
     @torch.inference_mode()
-    def trim(self, claims: Sequence[int]) -> None:
+    def trim(self, allocated: Sequence[int]) -> None:
         """The same, with pools no larger than that takes."""
-        self.tables.shrink(claims)
+        self.tables.shrink(allocated)
         for source, target in self.tables.compact():
             for layer in self._layers.values():
                 layer.keys[target] = layer.keys[source]
@@ -91,9 +91,9 @@ class BlockCache:
         for layer in self._layers.values():
             layer.keys = layer.keys[: self.tables.num_blocks].clone()
             layer.values = layer.values[: self.tables.num_blocks].clone()
-        if missing := self.tables.count_missing(claims):
+        if missing := self.tables.count_missing(allocated):
             self._resize(self.tables.num_blocks + missing)
-        self.tables.grow(claims)
+        self.tables.grow(allocated)
 
     def layer(self, index: int, key: torch.Tensor, value: torch.Tensor) -> LayerBlocks:
         """The pools of layer `index`; made at first sight of its key and value, [num_tokens, heads, dim]."""

@@ -56,11 +56,11 @@ class BlockRunner:
     def kv_bytes_per_token(self) -> int:
         return self.cache.bytes_per_token
 
-    def reserve(self, claims: list[int]) -> None:
-        self.cache.reserve(claims)
+    def reserve(self, allocated: list[int]) -> None:
+        self.cache.reserve(allocated)
 
-    def trim(self, claims: list[int]) -> None:
-        self.cache.trim(claims)
+    def trim(self, allocated: list[int]) -> None:
+        self.cache.trim(allocated)
 
     @torch.inference_mode()
     def forward(self, batch: ScheduledBatch) -> torch.Tensor:

@@ -1,7 +1,7 @@
 """Which blocks of the pool hold which row's tokens. Knows numbers of blocks; knows no tensors.
 
-A row's tokens lie in blocks of BLOCK_SIZE tokens, in the order of its table. Blocks are given as the row's claim grows
-and taken back from the table's end as it shrinks, so that what is in the blocks that stay is never moved.
+A row's tokens lie in blocks of BLOCK_SIZE tokens, in the order of its table. Blocks are given as the row's allocation
+grows and freed from the table's end as it shrinks, so that what is in the blocks that stay is never moved.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ class BlockTables:
         """Where token `index` of a row lies among all tokens of the pool."""
         return self._tables[slot][index // BLOCK_SIZE] * BLOCK_SIZE + index % BLOCK_SIZE
 
-    def shrink(self, claims: Sequence[int]) -> None:
-        """Take back the blocks beyond `claims[slot]` tokens of each row; rows beyond the claims keep none."""
+    def shrink(self, allocated: Sequence[int]) -> None:
+        """Free the blocks beyond `allocated[slot]` tokens of each row; rows beyond the list keep none."""
         for slot, table in enumerate(self._tables):
-            kept = count_blocks(claims[slot]) if slot < len(claims) else 0
+            kept = count_blocks(allocated[slot]) if slot < len(allocated) else 0
             self._free += reversed(table[kept:])
             del table[kept:]
 
-    def count_missing(self, claims: Sequence[int]) -> int:
-        """Blocks that the pool lacks for `claims`, after `shrink`."""
-        wanted = sum(count_blocks(claim) for claim in claims)
+    def count_missing(self, allocated: Sequence[int]) -> int:
+        """Blocks that the pool lacks for `allocated`, after `shrink`."""
+        wanted = sum(count_blocks(length) for length in allocated)
         return max(0, wanted - self.num_used - len(self._free))
 
     def enlarge(self, num_blocks: int) -> None:
@@ -57,10 +57,10 @@ class BlockTables:
         self._free = [*range(num_blocks - 1, self.num_blocks - 1, -1), *self._free]
         self.num_blocks = num_blocks
 
-    def grow(self, claims: Sequence[int]) -> None:
-        """Give each row blocks for `claims[slot]` tokens. The pool must have them: see `count_missing`."""
-        for table, claim in zip(self._tables, claims, strict=False):
-            while len(table) < count_blocks(claim):
+    def grow(self, allocated: Sequence[int]) -> None:
+        """Give each row blocks for `allocated[slot]` tokens. The pool must have them: see `count_missing`."""
+        for table, length in zip(self._tables, allocated, strict=False):
+            while len(table) < count_blocks(length):
                 table.append(self._free.pop())
 
     def compact(self) -> list[tuple[int, int]]:

@@ -119,8 +119,8 @@ def run_chunks(
 ) -> torch.Tensor:
     """Logits [prompts, vocab_size] after each of `prompts`, cut into chunks at its `splits`; all end in one step."""
     sequences = [_sequence(index, prompt) for index, prompt in enumerate(prompts)]
-    claims = [_rounded(len(prompt)) for prompt in prompts]
-    runner.reserve(claims + [0] * (runner.num_slots - len(claims)))
+    allocated = [_rounded(len(prompt)) for prompt in prompts]
+    runner.reserve(allocated + [0] * (runner.num_slots - len(allocated)))
     spans = [list(pairwise(split)) for split in splits]
     steps = max(map(len, spans))
     for step in range(steps):

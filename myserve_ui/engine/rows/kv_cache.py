@@ -68,27 +68,27 @@ class KVCache:
         """Bytes that one token takes over all layers; 0 before the first forward."""
         return sum(layer.bytes_per_token for layer in self.layers.values())
 
-    def reserve(self, claims: Sequence[int]) -> None:
-        """Make room for `claims[slot]` tokens in every row; rows beyond the claims hold nothing.
+    def reserve(self, allocated: Sequence[int]) -> None:
+        """Make room for `allocated[slot]` tokens in every row; rows beyond the list hold nothing.
 
         The tensors are laid anew when they are too small, and when rows that shrank hold more memory than a
-        second set of the present claims would take.
+        second set of what is allocated now would take.
         """
-        claims = [*claims, *[0] * (self._max_slots - len(claims))]
-        num_slots = max((slot + 1 for slot, claim in enumerate(claims) if claim), default=1)
-        length = max(claims, default=1)
-        self._touched = [max(touched, claim) for touched, claim in zip(self._touched, claims, strict=True)]
+        allocated = [*allocated, *[0] * (self._max_slots - len(allocated))]
+        num_slots = max((slot + 1 for slot, length in enumerate(allocated) if length), default=1)
+        length = max(allocated, default=1)
+        self._touched = [max(touched, length) for touched, length in zip(self._touched, allocated, strict=True)]
         too_small = num_slots > self.num_slots or length > self.capacity
-        too_large = sum(self._touched) > 2 * sum(claims) + self._max_len
+        too_large = sum(self._touched) > 2 * sum(allocated) + self._max_len
         if too_small or too_large:
-            self.trim(claims)
+            self.trim(allocated)
 
-    def trim(self, claims: Sequence[int]) -> None:
-        """Lay the tensors anew, no larger than `claims[slot]` tokens in every row need."""
-        claims = [*claims, *[0] * (self._max_slots - len(claims))]
-        num_slots = max((slot + 1 for slot, claim in enumerate(claims) if claim), default=1)
+    def trim(self, allocated: Sequence[int]) -> None:
+        """Lay the tensors anew, no larger than `allocated[slot]` tokens in every row need."""
+        allocated = [*allocated, *[0] * (self._max_slots - len(allocated))]
+        num_slots = max((slot + 1 for slot, length in enumerate(allocated) if length), default=1)
         slots = _grown(num_slots, 1, self._max_slots)
-        self._rebuild(slots, _grown(max(claims, default=1), MIN_CAPACITY, self._max_len), claims)
+        self._rebuild(slots, _grown(max(allocated, default=1), MIN_CAPACITY, self._max_len), allocated)
 
     def layer(self, index: int, key: torch.Tensor, value: torch.Tensor) -> LayerCache:
         """The tensors of layer `index`; made at first sight of its key and value, [num_kv_heads, num_tokens, dim]."""
@@ -114,15 +114,15 @@ class KVCache:
         num_heads, _, dim = like.shape
         return reserve_zeros(like, self.num_slots, num_heads, self.capacity, dim)
 
-    def _rebuild(self, num_slots: int, capacity: int, claims: Sequence[int]) -> None:
-        kept = [(slot, min(claim, self.capacity)) for slot, claim in enumerate(claims[: self.num_slots]) if claim]
+    def _rebuild(self, num_slots: int, capacity: int, allocated: Sequence[int]) -> None:
+        kept = [(slot, min(length, self.capacity)) for slot, length in enumerate(allocated[: self.num_slots]) if length]
         # If memory runs out on the way, some layers are new and some old: only what all have may be believed.
         self.num_slots, self.capacity = min(num_slots, self.num_slots), min(capacity, self.capacity)
         for layer in self.layers.values():
             layer.keys = _moved(layer.keys, (num_slots, capacity), kept)
             layer.values = _moved(layer.values, (num_slots, capacity), kept)
         self.num_slots, self.capacity = num_slots, capacity
-        self._touched = list(claims)
+        self._touched = list(allocated)
 
 
 def reserve_zeros(like: torch.Tensor, *shape: int) -> torch.Tensor:

@@ -28,12 +28,12 @@ class Runner(Protocol):
         """Logits [batch.num_logits, vocab_size] in float32: of each chunk's last token, or of all if it is scored."""
         ...
 
-    def reserve(self, claims: list[int]) -> None:
-        """Make room for `claims[slot]` tokens in each row of the cache, before the forward that needs them."""
+    def reserve(self, allocated: list[int]) -> None:
+        """Make room for `allocated[slot]` tokens in each row of the cache, before the forward that needs them."""
         ...
 
-    def trim(self, claims: list[int]) -> None:
-        """The same, after a lack of memory: keep no more than the claims need."""
+    def trim(self, allocated: list[int]) -> None:
+        """The same, after a lack of memory: keep no more than that."""
         ...
 
     @property
@@ -72,11 +72,11 @@ class ModelRunner:
     def kv_bytes_per_token(self) -> int:
         return self.cache.bytes_per_token
 
-    def reserve(self, claims: list[int]) -> None:
-        self.cache.reserve(claims)
+    def reserve(self, allocated: list[int]) -> None:
+        self.cache.reserve(allocated)
 
-    def trim(self, claims: list[int]) -> None:
-        self.cache.trim(claims)
+    def trim(self, allocated: list[int]) -> None:
+        self.cache.trim(allocated)
 
     @torch.inference_mode()
     def forward(self, batch: ScheduledBatch) -> torch.Tensor:
