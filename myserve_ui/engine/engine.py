@@ -17,7 +17,7 @@ from myserve_ui.engine.scheduler import ScheduledBatch, Scheduler
 from myserve_ui.engine.sequence import EngineRequest, Sequence
 from myserve_ui.engine.slot_manager import SlotManager
 from myserve_ui.engine.stats import EngineCounters, EngineSnapshot
-from myserve_ui.engine.step_parting import part_from_culprits
+from myserve_ui.engine.step_bisection import bisect_step
 
 OUT_OF_MEMORY = (
     "The memory of this machine is too small for this request, even with no other beside it. "
@@ -27,7 +27,7 @@ OUT_OF_MEMORY = (
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """The engine's budgets."""
+    """The engine's budgets, and what it is told of its model."""
 
     max_num_seqs: int
     max_num_batched_tokens: int
@@ -37,49 +37,38 @@ class EngineConfig:
     """Tokens of all sequences together, at least max_model_len."""
     context_note: str | None = None
     """Why max_model_len is less than the model states, for people; None if it is not."""
+    eos_token_ids: frozenset[int] = frozenset()
+    """Each ends an answer."""
     num_input_ids: int | None = None
     """Ids that the model can read: no other may be chosen, or it could not be computed on. None: all that it says."""
     debug: bool = False
-    """Check the books at every step instead of only when idle."""
-
-
-@dataclass(frozen=True, slots=True)
-class Host:
-    """What the engine's surroundings lend it."""
-
-    clock: Callable[[], float] = time.monotonic
-    """Seconds that never go back."""
-    background: Background = in_the_foreground
-    """Runs work beside the forward."""
+    """Check the integrity of the slots at every step instead of only when idle."""
 
 
 class Engine:
-    """Serves many requests with one model. Not thread-safe: one owner calls add, abort and step.
-
-    `decode` turns ids into text; `eos_token_ids` end an answer.
-    """
+    """Serves many requests with one model. Not thread-safe: one owner calls add, abort and step."""
 
     def __init__(
         self,
         runner: Runner,
         decode: Callable[[SequenceOf[int]], str],
         *,
-        eos_token_ids: frozenset[int],
         config: EngineConfig,
-        host: Host | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        background: Background = in_the_foreground,
     ) -> None:
+        """`decode` turns ids into text, `clock` tells seconds that never go back; `background` runs beside forwards."""
         self.runner = runner
         self.config = config
-        self.clock = (host or Host()).clock
+        self.clock = clock
         slots = SlotManager(config.max_num_seqs, config.max_model_len, config.max_cache_tokens)
         self.scheduler = Scheduler(
             slots, max_num_batched_tokens=config.max_num_batched_tokens, rotary_rule=runner.rotary_rule
         )
-        self.sampler = Sampler(eos_token_ids, num_input_ids=config.num_input_ids)
+        self.sampler = Sampler(config.eos_token_ids, num_input_ids=config.num_input_ids)
         self.counters = EngineCounters()
         self._decode = decode
-        self._background = (host or Host()).background
-        self._eos_token_ids = eos_token_ids
+        self._background = background
         self._sequences: dict[str, Sequence] = {}
         self._next_seq_id = itertools.count()
         self._batch: ScheduledBatch | None = None
@@ -116,9 +105,9 @@ class Engine:
         is_done = self._advance(batch)
         self._batch = None  # what is booked is not done again
         if not is_done:
-            return self._collect_outputs(self._relieve_memory(batch))
+            return self._collect_outputs(self._reclaim_memory(batch))
         self.counters.steps += 1
-        self._check_books()
+        self._check_integrity()
         return self._collect_outputs([chunk.sequence for chunk in batch.chunks])
 
     def fail_step(self, message: str) -> list[RequestOutput]:
@@ -132,12 +121,12 @@ class Engine:
             sequences = list(self._sequences.values())
             self._end(sequences, message)
             return self._collect_outputs(sequences)
-        parting = part_from_culprits(batch, self._advance)
-        if not parting.is_prepared:
-            self.scheduler.take_back(batch)
-        self._end([chunk.sequence for chunk in parting.culprits], message)
-        if parting.left is not None:
-            self._relieve_memory(parting.left)
+        bisection = bisect_step(batch, self._advance)
+        if not bisection.is_prepared:
+            self.scheduler.roll_back(batch)
+        self._end([chunk.sequence for chunk in bisection.culprits], message)
+        if bisection.left is not None:
+            self._reclaim_memory(bisection.left)
         if self.config.debug:
             self.scheduler.check()
         return self._collect_outputs([chunk.sequence for chunk in batch.chunks])
@@ -163,7 +152,7 @@ class Engine:
         if (sampled := self._compute(batch)) is None:
             return False
         self._is_short_of_memory = False
-        self.scheduler.update(batch, sampled, self._eos_token_ids, self.clock())
+        self.scheduler.update(batch, sampled, self.config.eos_token_ids, self.clock())
         self.counters.generation_tokens += len(sampled.token_ids)
         return True
 
@@ -184,10 +173,10 @@ class Engine:
                 raise
             return None  # here the traceback, and the tensors that it holds, are let go
 
-    def _relieve_memory(self, batch: ScheduledBatch) -> list[Sequence]:
+    def _reclaim_memory(self, batch: ScheduledBatch) -> list[Sequence]:
         """Ask for less from now on; gives the sequence that had to end, as nothing else was left, if there is one."""
         self.counters.out_of_memory_steps += 1
-        alone = self.scheduler.relieve_memory(batch)
+        alone = self.scheduler.reclaim_memory(batch)
         is_first, self._is_short_of_memory = not self._is_short_of_memory, True
         if alone is None or is_first:  # what it has alone is tried once more, with the cache made as small as it can be
             return []
@@ -198,7 +187,7 @@ class Engine:
         for sequence in sequences:
             self.scheduler.finish(sequence, FinishReason.ERROR, error=message)
 
-    def _check_books(self) -> None:
+    def _check_integrity(self) -> None:
         if self.config.debug or not self.has_work:
             self.scheduler.check()
 

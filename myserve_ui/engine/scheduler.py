@@ -11,7 +11,7 @@ from typing import Protocol
 from myserve_ui.core.logprobs import TokenLogprob
 from myserve_ui.core.outputs import FinishReason
 from myserve_ui.engine.module.rotary_rule import RotaryRule
-from myserve_ui.engine.sequence import Sequence, harming_only
+from myserve_ui.engine.sequence import Sequence, containing_faults
 from myserve_ui.engine.slot_manager import SlotCopy, SlotManager
 
 MAX_SCORED_TOKENS = 256
@@ -154,7 +154,7 @@ class Scheduler:
             if token_id is None:
                 self.finish(chunk.sequence, FinishReason.ERROR, error=_why_no_token(chunk.sequence))
                 continue
-            with harming_only(chunk.sequence):
+            with containing_faults(chunk.sequence):
                 chunk.sequence.append_token(token_id, eos_token_ids, now)
                 if (logprob := sampled.logprobs.get(row)) is not None:
                     chunk.sequence.add_logprob(logprob)
@@ -174,22 +174,22 @@ class Scheduler:
         # what a failed step wrote is not to be trusted, so nothing of it is kept for others
         self._leave(sequence, keep=reason is not FinishReason.ERROR)
 
-    def take_back(self, batch: ScheduledBatch) -> None:
+    def roll_back(self, batch: ScheduledBatch) -> None:
         """A step was not done: clear again what it should have cleared."""
         self.slots.mark_dirty(batch.clears)
 
-    def relieve_memory(self, batch: ScheduledBatch) -> Sequence | None:
-        """A step ran out of memory: give back what can be missed most easily.
+    def reclaim_memory(self, batch: ScheduledBatch) -> Sequence | None:
+        """A step ran out of memory: free what can be missed most easily.
 
         Kept rows first, then the place of the newest sequence, which goes on once another has left. If there was one
         sequence alone, it cannot be served: it is returned, still running.
         """
-        self.take_back(batch)
+        self.roll_back(batch)
         unmade = [sequence for sequence in self.running if any(copy.target == sequence.slot for copy in batch.copies)]
         for sequence in reversed(unmade):  # their rows lack what should have been copied
             self._preempt(sequence, keep=False)
         if self.slots.kept_tokens:
-            self.slots.forget()
+            self.slots.evict_kept()
             return None
         if len(self.running) == 1 and not unmade:
             return self.running[0]

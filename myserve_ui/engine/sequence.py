@@ -231,17 +231,17 @@ def is_fault(error: BaseException) -> bool:
 
 
 @contextmanager
-def harming_only(sequence: Sequence) -> Iterator[None]:
+def containing_faults(sequence: Sequence) -> Iterator[None]:
     """End `sequence` with an error if what is done inside, for it alone, raises."""
     try:
         yield
     except BaseException as error:  # the border of one sequence: the others of its step go on
         if not is_fault(error):
             raise
-        end_broken(sequence)
+        fail_sequence(sequence)
 
 
-def end_broken(sequence: Sequence) -> None:
+def fail_sequence(sequence: Sequence) -> None:
     """End a sequence by the error that is being handled."""
     logger.exception("request %s failed in its own part of a step", sequence.request_id)
     sequence.finish(FinishReason.ERROR, error=BROKEN)

@@ -90,9 +90,9 @@ class SlotManager:
         self._clock += 1
         source, num_cached = self._longest_prefix(token_ids) if reuse else (None, 0)
         target = self._choose_row(source, num_cached)
-        if target is not None and not self._make_room(_rounded(len(token_ids)), keep={source, target}, replaced=target):
+        if target is not None and not self._evict_for(_rounded(len(token_ids)), keep={source, target}, replaced=target):
             source, num_cached, target = None, 0, self._choose_row(None, 0)  # the source itself is in the way
-        if target is None or not self._make_room(_rounded(len(token_ids)), keep={source, target}, replaced=target):
+        if target is None or not self._evict_for(_rounded(len(token_ids)), keep={source, target}, replaced=target):
             return None
         self.lookup_tokens += len(token_ids)
         self.hit_tokens += num_cached
@@ -108,7 +108,7 @@ class SlotManager:
         missing = _rounded(num_tokens) - row.allocated
         if missing <= 0:
             return True
-        if not self._make_room(missing, keep={slot}):
+        if not self._evict_for(missing, keep={slot}):
             return False
         row.allocated += missing
         return True
@@ -126,7 +126,7 @@ class SlotManager:
         self._rows[slot].token_ids.clear()
 
     def release(self, slot: int, *, keep: bool = True) -> None:
-        """Take the row back. What was recorded stays for reuse, unless `keep` is False: then it must be cleared."""
+        """Free the row. What was recorded stays for reuse, unless `keep` is False: then it must be cleared."""
         row = self._rows[slot]
         row.owned = False
         if keep and row.token_ids:
@@ -145,12 +145,12 @@ class SlotManager:
         dirty, self._dirty = tuple(self._dirty), []
         return dirty
 
-    def forget(self) -> None:
-        """Drop every kept row."""
+    def evict_kept(self) -> None:
+        """Give up every kept row."""
         self._rows = [row if row.owned else _Row() for row in self._rows]
 
     def check(self) -> None:
-        """Integrity of the books; an AssertionError is a mistake of ours."""
+        """Integrity of rows and budget; an AssertionError is a mistake of ours."""
         assert self.used_tokens + self.kept_tokens <= self.max_tokens, "more tokens are allocated than the budget has"
         for row in self._rows:
             assert len(row.token_ids) <= row.allocated <= _rounded(self.max_len), "a row overflows"
@@ -174,8 +174,8 @@ class SlotManager:
         row = self._rows[source]
         return not row.owned and source not in self._sources and 2 * num_cached >= len(row.token_ids)
 
-    def _make_room(self, num_tokens: int, keep: set[int | None], *, replaced: int | None = None) -> bool:
-        """Drop kept rows, unused for longest first, until `num_tokens` more fit; drop none if that cannot be."""
+    def _evict_for(self, num_tokens: int, keep: set[int | None], *, replaced: int | None = None) -> bool:
+        """Evict kept rows, unused for longest first, until `num_tokens` more fit; none if that cannot be."""
         freed = 0 if replaced is None else self._rows[replaced].allocated
         free = self.max_tokens - self.used_tokens - self.kept_tokens + freed
         keep = keep | self._sources

@@ -12,7 +12,7 @@ from myserve_ui.engine.blocks.decode_graphs import CudaRecorder, Recorder
 from myserve_ui.engine.blocks.flash_kernel import FlashKernel, choose_kernel
 from myserve_ui.engine.blocks.runner import BlockRunner
 from myserve_ui.engine.echo_runner import EchoRunner
-from myserve_ui.engine.engine import Engine, EngineConfig, Host
+from myserve_ui.engine.engine import Engine, EngineConfig
 from myserve_ui.engine.grammars.masks import Background
 from myserve_ui.engine.memory_budget import plan_cache
 from myserve_ui.engine.module.errors import NOT_GIVEN, explain_module_errors
@@ -67,16 +67,11 @@ def build_engine(loaded: LoadedModel, limits: EngineLimits) -> Engine:
         max_model_len=budget.max_model_len,
         max_cache_tokens=budget.max_cache_tokens,
         context_note=context.note,
+        eos_token_ids=loaded.eos_token_ids,
         num_input_ids=loaded.num_input_ids,
         debug=limits.debug,
     )
-    return Engine(
-        runner,
-        loaded.tokenizer.decode,
-        eos_token_ids=loaded.eos_token_ids,
-        config=config,
-        host=Host(background=_beside_the_forward()),
-    )
+    return Engine(runner, loaded.tokenizer.decode, config=config, background=_beside_the_forward())
 
 
 def _beside_the_forward() -> Background:

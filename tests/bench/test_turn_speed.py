@@ -15,9 +15,14 @@ from tests.support.tiny_checkpoint import save_tiny_model
 @pytest.fixture
 def engine():
     config = EngineConfig(
-        max_num_seqs=4, max_num_batched_tokens=64, max_model_len=2048, max_cache_tokens=8192, debug=True
+        max_num_seqs=4,
+        max_num_batched_tokens=64,
+        max_model_len=2048,
+        max_cache_tokens=8192,
+        eos_token_ids=frozenset({299}),
+        debug=True,
     )
-    return Engine(ScriptedRunner(says(65)), decode_bytes, eos_token_ids=frozenset({299}), config=config)
+    return Engine(ScriptedRunner(says(65)), decode_bytes, config=config)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import torch
 from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedModel
 
 from myserve_ui.core.outputs import RequestOutput
-from myserve_ui.engine.engine import Engine
+from myserve_ui.engine.engine import Engine, EngineConfig
 from myserve_ui.engine.offline import run_steps
 from myserve_ui.engine.sequence import EngineRequest
 from myserve_ui.models.baseline import generate_plainly
@@ -97,14 +97,14 @@ def _generated(loaded: LoadedModel, prompt: tuple[int, ...]) -> list[int]:
 
 def _scenarios(engine: Engine, prompts: list[tuple[int, ...]]) -> Iterator[tuple[str, list[list[int]]]]:
     longest = max(map(len, prompts)) + NEW_TOKENS
-    tight = replace(engine.config, max_model_len=longest, max_cache_tokens=-(-longest // 64) * 64 + 64)
+    tight = replace(_endless(engine), max_model_len=longest, max_cache_tokens=-(-longest // 64) * 64 + 64)
     yield "alone", [_answers(_again(engine), [prompt])[0] for prompt in prompts]
     yield "batched", _answers(_again(engine), prompts)
     yield "staggered", _answers(_again(engine), prompts, gap=3)
     used = _again(engine)
     _answers(used, prompts)
     yield "prefix hit", _answers(used, prompts)
-    small = Engine(engine.runner, lambda _ids: "", eos_token_ids=frozenset(), config=tight)
+    small = Engine(engine.runner, lambda _ids: "", config=tight)
     yield "preempted", _answers(small, prompts)
 
 
@@ -115,9 +115,14 @@ def _few_scenarios(engine: Engine, prompts: list[tuple[int, ...]]) -> Iterator[t
     yield "prefix hit", _answers(used, prompts)
 
 
+def _endless(engine: Engine) -> EngineConfig:
+    """The engine's own, with no token that ends an answer."""
+    return replace(engine.config, eos_token_ids=frozenset())
+
+
 def _again(engine: Engine) -> Engine:
     """The same with empty books."""
-    return Engine(engine.runner, lambda _ids: "", eos_token_ids=frozenset(), config=engine.config)
+    return Engine(engine.runner, lambda _ids: "", config=_endless(engine))
 
 
 def _answers(engine: Engine, prompts: list[tuple[int, ...]], *, gap: int = 0) -> list[list[int]]:

@@ -34,10 +34,10 @@ def request_of(name: str, prompt: list[int] | None = None, **params: object) -> 
 
 
 def make_engine(*faults: Fault, memory_tokens: int | None = None, max_num_seqs: int = 4) -> Engine:
-    config = EngineConfig(max_num_seqs, 64, 512, 4096, debug=True)
+    config = EngineConfig(max_num_seqs, 64, 512, 4096, eos_token_ids=frozenset({2}), debug=True)
     runner = ModelRunner(build_tiny_model("llama"), num_slots=max_num_seqs, max_len=512)
     faulty = FaultyRunner(runner, faults, memory_tokens=memory_tokens)
-    return Engine(faulty, lambda ids: "", eos_token_ids=frozenset({2}), config=config)
+    return Engine(faulty, lambda ids: "", config=config)
 
 
 def steps(engine: Engine, limit: int = 400) -> Iterator[list[RequestOutput]]:

@@ -100,12 +100,13 @@ def make_engine(rng: random.Random, family: str, clients: Sequence[Client]) -> E
         max_num_batched_tokens=rng.choice((12, 24, 64)),
         max_model_len=MAX_LEN,
         max_cache_tokens=rng.choice((128, 192, 512)),
+        eos_token_ids=frozenset({257}),
         debug=True,
     )
     runner = ModelRunner(module_of(family), num_slots=config.max_num_seqs, max_len=MAX_LEN)
     memory = rng.choice((None, None, MAX_LEN))
     faulty = FaultyRunner(runner, [*faults_of(clients), *passing_faults(rng)], memory_tokens=memory)
-    return Engine(faulty, decode, eos_token_ids=frozenset({257}), config=config)
+    return Engine(faulty, decode, config=config)
 
 
 def faults_of(clients: Sequence[Client]) -> list[Fault]:

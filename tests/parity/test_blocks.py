@@ -46,7 +46,7 @@ def make_engine(family, recorder):
         config = EngineConfig(max_num_seqs, 128, 512, cache_tokens, debug=True)
         runner = block_runner(build_tiny_model(family), num_slots=max_num_seqs, recorder=recorder)
         faulty = FaultyRunner(runner, memory_tokens=memory_tokens)
-        return Engine(faulty, lambda ids: "", eos_token_ids=frozenset(), config=config), runner
+        return Engine(faulty, lambda ids: "", config=config), runner
 
     return make
 
@@ -103,7 +103,7 @@ def test_preemption_gives_the_same_tokens_and_the_blocks_back(make_engine, expec
     answers = run(engine)
     assert [answers[f"r{index}"] for index in (0, 1, 2)] == expected[:3]
     assert engine.snapshot().preemptions > 0
-    engine.scheduler.slots.forget()
+    engine.scheduler.slots.evict_kept()
     runner.reserve(engine.scheduler.slots.allocated())
     assert runner.cache.tables.num_used == 0
 

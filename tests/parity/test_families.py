@@ -72,9 +72,9 @@ def make_runner(request, family):
 @pytest.fixture
 def make_engine(make_runner):
     def make(*, batched_tokens=64, cache_tokens=4096, max_num_seqs=8):
-        config = EngineConfig(max_num_seqs, batched_tokens, 512, cache_tokens, debug=True)
+        config = EngineConfig(max_num_seqs, batched_tokens, 512, cache_tokens, eos_token_ids=END_TOKENS, debug=True)
         runner = make_runner(max_num_seqs)
-        return Engine(runner, lambda ids: "", eos_token_ids=END_TOKENS, config=config)
+        return Engine(runner, lambda ids: "", config=config)
 
     return make
 

@@ -120,7 +120,7 @@ def make_engine(case):
             else block_runner(module, num_slots=8, recorder=ReplayingRecorder())
         )
         config = EngineConfig(8, batched_tokens, 192, cache_tokens, debug=True)
-        return Engine(runner, lambda ids: "", eos_token_ids=frozenset(), config=config)
+        return Engine(runner, lambda ids: "", config=config)
 
     return make
 

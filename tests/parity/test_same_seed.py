@@ -56,8 +56,8 @@ def request_of(seed: int, *, cache_prompt: bool) -> EngineRequest:
 
 def make_engine(built: Engine, *, step_tokens: int = 128, cache_tokens: int = 16_384) -> tuple[Engine, WatchedRunner]:
     runner = WatchedRunner(built.runner)
-    config = EngineConfig(16, step_tokens, 256, cache_tokens, debug=True)
-    return Engine(runner, lambda ids: "", eos_token_ids=frozenset({2}), config=config), runner
+    config = EngineConfig(16, step_tokens, 256, cache_tokens, eos_token_ids=frozenset({2}), debug=True)
+    return Engine(runner, lambda ids: "", config=config), runner
 
 
 def run(engine: Engine, requests: list[EngineRequest]) -> dict[str, list[int]]:

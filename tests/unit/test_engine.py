@@ -7,7 +7,7 @@ import pytest
 
 from myserve_ui.core.outputs import FinishReason, RequestState
 from myserve_ui.engine.echo_runner import EchoRunner
-from myserve_ui.engine.engine import Engine, EngineConfig, Host
+from myserve_ui.engine.engine import Engine, EngineConfig
 from myserve_ui.engine.offline import run_steps
 from myserve_ui.engine.sequence import EngineRequest
 from tests.support.fakes import FakeClock, ScriptedRunner, decode_bytes, says
@@ -17,11 +17,9 @@ END = 299
 
 
 def make_engine(script, *, seqs=4, batched=32, length=512, tokens=2048):
-    config = EngineConfig(seqs, batched, length, tokens, debug=True)
+    config = EngineConfig(seqs, batched, length, tokens, eos_token_ids=frozenset({END}), debug=True)
     clock = FakeClock()
-    engine = Engine(
-        ScriptedRunner(script), decode_bytes, eos_token_ids=frozenset({END}), config=config, host=Host(clock=clock)
-    )
+    engine = Engine(ScriptedRunner(script), decode_bytes, config=config, clock=clock)
     return engine, clock
 
 
@@ -320,12 +318,8 @@ def test_scores_are_reported_once_although_the_prompt_is_computed_again():
 
 
 def test_an_echo_scores_its_own_prompt_as_likely():
-    engine = Engine(
-        EchoRunner(300, END),
-        decode_bytes,
-        eos_token_ids=frozenset({END}),
-        config=EngineConfig(2, 32, 512, 1024, debug=True),
-    )
+    config = EngineConfig(2, 32, 512, 1024, eos_token_ids=frozenset({END}), debug=True)
+    engine = Engine(EchoRunner(300, END), decode_bytes, config=config)
     engine.add(request_of(prompt=b"hello there, this is an echo of some length", prompt_logprobs=True, max_tokens=100))
     outputs = run(engine)
     assert text_of(outputs) == "hello there, this is an echo of some length"

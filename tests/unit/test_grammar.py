@@ -8,7 +8,7 @@ import torch
 
 from myserve_ui.core.schemas.structured_output import StructuredOutput
 from myserve_ui.engine.grammars.compiler import GrammarCompiler
-from myserve_ui.engine.grammars.masks import RowMasks, fill_masks, forbid_tokens
+from myserve_ui.engine.grammars.masks import GrammarMasks, fill_masks, forbid_tokens
 from myserve_ui.errors import InvalidRequestError
 from myserve_ui.models.tokenizers.byte_tokenizer import EOS_TOKEN_ID, ByteTokenizer
 from tests.unit.grammar_walks import allowed_ids, byte_compiler, compile_schema, random_answer, takes
@@ -243,7 +243,7 @@ def test_masks_change_their_own_rows_alone():
     matchers = [compiler.compile(StructuredOutput.json_schema({"const": word})).start() for word in (1, "a")]
     logits = torch.randn(4, 300)
     masked = logits.clone()
-    forbid_tokens(masked, RowMasks([3, 1], fill_masks(matchers)))
+    forbid_tokens(masked, GrammarMasks([3, 1], fill_masks(matchers)))
     assert torch.equal(masked[[0, 2]], logits[[0, 2]])
     assert masked[3].argmax() == ord("1") and masked[3, ord("1")] == logits[3, ord("1")]
     assert masked[1].argmax() == ord('"') and masked[1].isfinite().sum() == 1

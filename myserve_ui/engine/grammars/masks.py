@@ -15,29 +15,29 @@ BITS_OF_BYTE = 8
 
 
 @dataclass(frozen=True, slots=True)
-class RowMasks:
+class GrammarMasks:
     """What grammars allow in some rows of a batch."""
 
     rows: SequenceOf[int]
     bits: torch.Tensor  # [len(rows), mask_bytes], uint8, on the CPU
 
 
-Background = Callable[[Callable[[], RowMasks]], Callable[[], RowMasks]]
+Background = Callable[[Callable[[], GrammarMasks]], Callable[[], GrammarMasks]]
 """Starts some work and returns what waits for its result."""
 
 
-def in_the_foreground(work: Callable[[], RowMasks]) -> Callable[[], RowMasks]:
+def in_the_foreground(work: Callable[[], GrammarMasks]) -> Callable[[], GrammarMasks]:
     """Works only once the result is asked for: where there is no thread to spare."""
     return work
 
 
-def start_masks(sequences: SequenceOf[Sequence], background: Background) -> Callable[[], RowMasks | None]:
+def start_masks(sequences: SequenceOf[Sequence], background: Background) -> Callable[[], GrammarMasks | None]:
     """Begin the masks of the rows that have a grammar; the result is waited for by calling what comes back."""
     rows = [row for row, sequence in enumerate(sequences) if sequence.matcher is not None]
     if not rows:
         return lambda: None
     matchers = [matcher for sequence in sequences if (matcher := sequence.matcher) is not None]
-    return background(lambda: RowMasks(rows, fill_masks(matchers)))
+    return background(lambda: GrammarMasks(rows, fill_masks(matchers)))
 
 
 def fill_masks(matchers: SequenceOf[Matcher]) -> torch.Tensor:
@@ -52,7 +52,7 @@ def fill_masks(matchers: SequenceOf[Matcher]) -> torch.Tensor:
     return masks
 
 
-def forbid_tokens(logits: torch.Tensor, masks: RowMasks | None) -> None:
+def forbid_tokens(logits: torch.Tensor, masks: GrammarMasks | None) -> None:
     """Lower the logits [num_seqs, vocab] of what `masks` do not allow to -inf, in place; None allow everything.
 
     Other rows are not touched. Adding is many times quicker than filling by a boolean mask on a CPU.

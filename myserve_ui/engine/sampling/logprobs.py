@@ -10,7 +10,7 @@ from myserve_ui.core.logprobs import TokenLogprob
 from myserve_ui.engine.device_copies import to_device
 from myserve_ui.engine.module.errors import is_out_of_memory
 from myserve_ui.engine.scheduler import ScheduledBatch
-from myserve_ui.engine.sequence import Sequence, end_broken, is_fault
+from myserve_ui.engine.sequence import Sequence, fail_sequence, is_fault
 
 
 def score_prompts(batch: ScheduledBatch, logits: torch.Tensor) -> None:
@@ -42,7 +42,7 @@ def _report(sequence: Sequence, logits: torch.Tensor, targets: list[int]) -> Non
     except BaseException as error:  # the border of one sequence: the others of its step go on
         if is_out_of_memory(error) or not is_fault(error):
             raise
-        end_broken(sequence)
+        fail_sequence(sequence)
     sequence.num_scored_tokens += len(targets)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from myserve_ui.core.logprobs import TokenLogprob
-from myserve_ui.engine.grammars.masks import RowMasks, forbid_tokens
+from myserve_ui.engine.grammars.masks import GrammarMasks, forbid_tokens
 from myserve_ui.engine.sampling.adjustments import (
     add_penalties_and_bias,
     forbid_early_ends,
@@ -38,7 +38,9 @@ class Sampler:
         self._num_input_ids = num_input_ids
 
     @torch.inference_mode()
-    def sample(self, logits: torch.Tensor, sequences: SequenceOf[Sequence], masks: RowMasks | None = None) -> Sampled:
+    def sample(
+        self, logits: torch.Tensor, sequences: SequenceOf[Sequence], masks: GrammarMasks | None = None
+    ) -> Sampled:
         """Choose a token by each row of `logits` [num_seqs, vocab], if `masks` allow it; changes the logits."""
         if not sequences:
             return Sampled([], {})

@@ -16,7 +16,7 @@ Attempt = Callable[[ScheduledBatch], bool]
 
 
 @dataclass(slots=True)
-class Parting:
+class Bisection:
     """What came of a step that was done in parts."""
 
     culprits: list[ScheduledChunk] = field(default_factory=list)
@@ -27,19 +27,19 @@ class Parting:
     """Whether the batch's rows were cleared and copied."""
 
 
-def part_from_culprits(batch: ScheduledBatch, attempt: Attempt) -> Parting:
+def bisect_step(batch: ScheduledBatch, attempt: Attempt) -> Bisection:
     """Do a step that raised in halves, and their halves, until what still raises is one sequence each.
 
     At most twice as many tries as the batch has sequences. Rows are cleared and copied by the first part that is
     done; until then by every try, since one that raised may have been in the middle of it, and nothing of it is lost
     by doing it again.
     """
-    parting, waiting = Parting(), _halves(batch.chunks)
+    bisection, waiting = Bisection(), _halves(batch.chunks)
     if not waiting:
-        parting.culprits += batch.chunks
+        bisection.culprits += batch.chunks
     while waiting:
         part = replace(batch, chunks=waiting.pop(0))
-        if parting.is_prepared:
+        if bisection.is_prepared:
             part = replace(part, clears=(), copies=())
         try:
             is_done = attempt(part)
@@ -52,13 +52,13 @@ def part_from_culprits(batch: ScheduledBatch, attempt: Attempt) -> Parting:
                 logger.warning(
                     "request %s breaks its step: %s", part.chunks[0].sequence.request_id, type(error).__name__
                 )
-                parting.culprits += part.chunks
+                bisection.culprits += part.chunks
             continue
         if not is_done:
-            parting.left = replace(part, chunks=(*part.chunks, *(chunk for rest in waiting for chunk in rest)))
+            bisection.left = replace(part, chunks=(*part.chunks, *(chunk for rest in waiting for chunk in rest)))
             break
-        parting.is_prepared = True
-    return parting
+        bisection.is_prepared = True
+    return bisection
 
 
 def _halves(chunks: tuple[ScheduledChunk, ...]) -> list[tuple[ScheduledChunk, ...]]:
