@@ -21,13 +21,14 @@ from myserve_ui.ui.chat.files_panel import FilesPanel
 from myserve_ui.ui.chat.model_panel import ModelPanel
 from myserve_ui.ui.chat.opening import Opening
 from myserve_ui.ui.chat.tab import ChatParts, ChatTab
+from myserve_ui.ui.chat.view import header_badges
 from myserve_ui.ui.compare.endpoints import CompareEndpoints
 from myserve_ui.ui.compare.tab import CompareTab
 from myserve_ui.ui.shared.assets import page_head
 from myserve_ui.ui.shared.controls import draw_controls
 from myserve_ui.ui.shared.events import QUIET
-from myserve_ui.ui.shared.formatting import header_badges, model_choices
 from myserve_ui.ui.shared.theme import make_theme
+from myserve_ui.ui.shared.words import NOT_READY, model_choices
 from myserve_ui.ui.status.tab import draw_status_tab
 
 App = TypeVar("App")
@@ -117,7 +118,7 @@ def _draw_page(page: gr.Blocks, services: _Services, settings: Settings) -> None
     with gr.Sidebar(open=False, width=320, elem_id="sidebar"):
         gr.HTML("<h2>Settings</h2>", padding=False)
         limit = min(settings.max_model_len or LONGEST_ANSWER, LONGEST_ANSWER)  # the model may still be loading
-        controls = draw_controls(model_choices(service.models()), model.id, max_tokens=limit)
+        controls = draw_controls(model_choices(service.models(), telling=NOT_READY), model.id, max_tokens=limit)
         gr.HTML("<h3>Save or open this chat</h3>", padding=False)
         files = gr.Column()
     with gr.Column(elem_id="page"):

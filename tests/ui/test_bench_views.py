@@ -29,7 +29,7 @@ from myserve_ui.ui.benchmark.tables import decimal, failures_view, requests_csv,
 from myserve_ui.ui.benchmark.timeline import pieces_of, timelines
 from myserve_ui.ui.benchmark.view import plots_view, summary_view
 from myserve_ui.ui.benchmark.words import circumstances, environment, legend_words, load_words, row_words
-from myserve_ui.ui.shared.svg_plot import fitting_axis, linear_axis, log_axis, number
+from myserve_ui.ui.shared.axes import fitting_axis, linear_axis, log_axis, number
 from tests.ui.bench_documents import CLOSED, OPEN, bench_document
 
 RAMP = {"kind": "ramp", "steps": [{"kind": "closed", "concurrency": 1}, {"kind": "closed", "concurrency": 8}]}

@@ -17,7 +17,7 @@ from myserve_ui.ui.compare.fidelity import FidelityPanel
 from myserve_ui.ui.compare.memory_view import MemorySide, memory_view
 from myserve_ui.ui.compare.panes import pane, stopped
 from myserve_ui.ui.compare.report import headline, progress_bar, report_view
-from myserve_ui.ui.shared.charts import log_curve, log_histogram
+from myserve_ui.ui.shared.plots import log_curve, log_histogram
 from tests.ui.scripted_service import FULL, NF4
 
 TIMINGS = RequestTimings(0.0, scheduled=0.0, first_token=0.05, last_token=1.05, num_output_tokens=11)

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from myserve_ui.ui.shared.heartbeat import with_heartbeat
+from myserve_ui.ui.shared.streams import with_heartbeat
 
 
 class Source:

@@ -15,7 +15,7 @@ from myserve_ui.bench.sweep import SweepProgress
 from myserve_ui.errors import InvalidRequestError, MyServeError
 from myserve_ui.ui.benchmark.request import LARGEST, BenchQuestion, make_request
 from myserve_ui.ui.benchmark.run import ONE_AT_A_TIME, own_url
-from myserve_ui.ui.shared.heartbeat import with_heartbeat
+from myserve_ui.ui.shared.streams import with_heartbeat
 
 
 class BenchEndpoints:

@@ -14,7 +14,7 @@ from myserve_ui.core.model_info import ModelInfo
 from myserve_ui.errors import InvalidRequestError
 from myserve_ui.ui.benchmark.request import ARRIVALS, LIMITS, LOAD_KINDS, BenchQuestion, split_levels
 from myserve_ui.ui.shared.events import QUIET
-from myserve_ui.ui.shared.model_choices import model_choices
+from myserve_ui.ui.shared.words import model_choices
 
 LEVELS = {
     "closed": ("Requests at once", "1, 4, 16"),

@@ -19,7 +19,8 @@ from myserve_ui.ui.benchmark.words import (
     model_words,
     models_of,
 )
-from myserve_ui.ui.shared.svg_plot import NUM_HUES, Axis, Mark, Plot, Series, draw, fitting_axis, linear_axis, log_axis
+from myserve_ui.ui.shared.axes import Axis, fitting_axis, linear_axis, log_axis
+from myserve_ui.ui.shared.plots import NUM_HUES, Mark, Plot, Series, draw
 
 LEVEL_NAMES = {
     "closed": "requests at once",
@@ -67,7 +68,7 @@ def distribution_plots(document: Document) -> list[str]:
     Every curve has a colour of its own, unlike other plots, where colours are models: loads cross each other here.
     """
     kinds = dict.fromkeys(row["load"]["kind"] for row in document["rows"])
-    plots = []
+    plots: list[str] = []
     for kind in kinds:
         rows = {index: row for index, row in enumerate(document["rows"]) if row["load"]["kind"] == kind}
         found = [curve for index, row in rows.items() if (curve := _distribution(document, index, row))]

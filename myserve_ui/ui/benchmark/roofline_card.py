@@ -14,9 +14,9 @@ from myserve_ui.errors import MyServeError
 from myserve_ui.ui.benchmark.tables import decimal
 from myserve_ui.ui.benchmark.words import UNKNOWN
 from myserve_ui.ui.shared.events import QUIET, problem
-from myserve_ui.ui.shared.heartbeat import with_heartbeat
-from myserve_ui.ui.shared.model_choices import model_choices
 from myserve_ui.ui.shared.number_table import Facts, facts_list, number_table, tiles
+from myserve_ui.ui.shared.streams import with_heartbeat
+from myserve_ui.ui.shared.words import model_choices
 
 MEASURING = (
     '<p class="working">Loading the model if need be, then measuring how fast this machine reads and multiplies…</p>'

@@ -9,7 +9,8 @@ from typing import Any
 from myserve_ui.ui.benchmark.plots import hue_of
 from myserve_ui.ui.benchmark.tables import decimal
 from myserve_ui.ui.benchmark.words import Document, Row, circumstances, legend_words, load_words, model_words, row_words
-from myserve_ui.ui.shared.svg_plot import Mark, Plot, Series, draw, log_axis
+from myserve_ui.ui.shared.axes import log_axis
+from myserve_ui.ui.shared.plots import Mark, Plot, Series, draw
 
 ROOF_HUE = 5
 NEEDED = ("bandwidth_bytes_per_s", "flops_per_s", "bytes_per_step", "kv_bytes_per_token", "num_parameters")

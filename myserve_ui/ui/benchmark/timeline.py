@@ -9,7 +9,8 @@ from typing import Any
 from myserve_ui.core.number_words import seconds
 from myserve_ui.ui.benchmark.tables import server_words
 from myserve_ui.ui.benchmark.words import Document, Row, circumstances, row_words
-from myserve_ui.ui.shared.svg_plot import figure, linear_axis
+from myserve_ui.ui.shared.axes import linear_axis
+from myserve_ui.ui.shared.plots import figure
 
 MOST_BARS, FEWEST_BARS = 480, 24
 """In all timelines of a page together, and in each whatever their number."""

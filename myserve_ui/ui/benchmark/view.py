@@ -57,7 +57,7 @@ def plots_view(document: Document) -> str:
     if not small:
         return ""
     roof = roofline_plot(document) or f'<p class="fine">{NO_ROOFLINE}</p>'
-    roof += "".join(f'<p class="fine">{escape(words)}</p>' for words in words_above_roof(document))
+    roof = "".join([roof, *(f'<p class="fine">{escape(words)}</p>' for words in words_above_roof(document))])
     return (
         f'<section class="results" aria-label="Plots">{differences_view(document)}'
         f'<div class="plots">{small}<div class="wide">{roof}</div></div>'

@@ -14,7 +14,7 @@ from myserve_ui.core.requests import ChatRequest, Message
 from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.errors import GenerationFailedError, InvalidRequestError, MyServeError
 from myserve_ui.serving.chat_service import ChatService
-from myserve_ui.ui.shared.frames import frames
+from myserve_ui.ui.shared.streams import frames
 
 ROLES = ("system", "user", "assistant")
 

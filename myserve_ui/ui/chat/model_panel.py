@@ -11,8 +11,9 @@ import gradio as gr
 from myserve_ui.core.model_info import LoadState
 from myserve_ui.errors import MyServeError
 from myserve_ui.serving.chat_service import ChatService
+from myserve_ui.ui.chat.view import header_badges
 from myserve_ui.ui.shared.events import QUIET
-from myserve_ui.ui.shared.formatting import header_badges, model_choices
+from myserve_ui.ui.shared.words import NOT_READY, model_choices
 
 Updates = dict[Any, Any]
 SETTLED = (LoadState.READY, LoadState.UNAVAILABLE)
@@ -67,7 +68,7 @@ class ModelPanel:
             return self._service.model("").id
 
     def _view(self, model: str) -> Updates:
-        choices = model_choices(self._service.models())
+        choices = model_choices(self._service.models(), telling=NOT_READY)
         return {
             self._header: header_badges(self._service.model(model)),
             self._choice: gr.update(choices=choices, value=model),

@@ -10,8 +10,8 @@ from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.ui.chat.model_panel import ModelPanel
 from myserve_ui.ui.chat.saved_chat import from_store
 from myserve_ui.ui.chat.tab import ChatParts
+from myserve_ui.ui.chat.view import context_meter
 from myserve_ui.ui.shared.assets import examples_markdown
-from myserve_ui.ui.shared.formatting import context_meter
 
 
 class Opening:

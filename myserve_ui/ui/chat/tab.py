@@ -27,9 +27,9 @@ from myserve_ui.ui.chat.history import (
 )
 from myserve_ui.ui.chat.saved_chat import to_store
 from myserve_ui.ui.chat.turn import Phase, Question, View, play_turn
+from myserve_ui.ui.chat.view import context_meter
 from myserve_ui.ui.shared.controls import Controls, read_params
 from myserve_ui.ui.shared.events import QUIET
-from myserve_ui.ui.shared.formatting import context_meter
 from myserve_ui.ui.shared.verbatim import well_formed
 
 logger = logging.getLogger(__name__)

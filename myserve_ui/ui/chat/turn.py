@@ -16,8 +16,8 @@ from myserve_ui.errors import ContextLengthExceededError, MyServeError
 from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.serving.request_stream import RequestStream
 from myserve_ui.ui.chat.history import Chat, assistant_message, note, open_note, spoken, user_message
-from myserve_ui.ui.shared.formatting import answer_details, answer_line, load_line, progress_line
-from myserve_ui.ui.shared.frames import frames
+from myserve_ui.ui.shared.streams import frames
+from myserve_ui.ui.shared.words import answer_details, answer_line, load_line, progress_line
 
 
 class Phase(StrEnum):

@@ -22,9 +22,8 @@ from myserve_ui.serving.compare_service import Side
 from myserve_ui.ui.compare.panes import RUNNING, STOPPED, model_label
 from myserve_ui.ui.compare.run import RunParts
 from myserve_ui.ui.shared.events import QUIET, UNEXPECTED, Updates, problem
-from myserve_ui.ui.shared.formatting import answer_line, progress_line
-from myserve_ui.ui.shared.frames import frames
-from myserve_ui.ui.shared.heartbeat import with_heartbeat
+from myserve_ui.ui.shared.streams import frames, with_heartbeat
+from myserve_ui.ui.shared.words import answer_line, progress_line
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from myserve_ui.evaluation.comparisons import Comparisons
 from myserve_ui.evaluation.fidelity import FidelityProgress, FidelityRequest
 from myserve_ui.serving.compare_service import CompareRequest, Timing
 from myserve_ui.ui.compare.run import DEFAULT_TOKENS
-from myserve_ui.ui.shared.heartbeat import with_heartbeat
+from myserve_ui.ui.shared.streams import with_heartbeat
 
 
 class CompareEndpoints:

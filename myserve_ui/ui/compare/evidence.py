@@ -9,7 +9,7 @@ from typing import Any
 
 from myserve_ui.serving.compare_service import Side
 from myserve_ui.ui.compare.panes import SIDE_WORDS
-from myserve_ui.ui.shared.charts import log_curve
+from myserve_ui.ui.shared.plots import log_curve
 
 COLDEST, HOTTEST = -3.0, 0.5
 """Powers of ten of divergence between which a chip's colour goes from nothing to full, slowly at first."""

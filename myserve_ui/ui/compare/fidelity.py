@@ -18,7 +18,7 @@ from myserve_ui.evaluation.windows import DEFAULT_STRIDE, DEFAULT_WINDOW, MAX_WI
 from myserve_ui.ui.compare.report import progress_bar, report_view
 from myserve_ui.ui.shared.assets import held_out_text
 from myserve_ui.ui.shared.events import DOWNLOAD, QUIET, UNEXPECTED, Updates, problem
-from myserve_ui.ui.shared.heartbeat import with_heartbeat
+from myserve_ui.ui.shared.streams import with_heartbeat
 
 logger = logging.getLogger(__name__)
 

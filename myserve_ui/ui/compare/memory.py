@@ -20,8 +20,8 @@ from myserve_ui.evaluation.plain_words import FUSED_DTYPE
 from myserve_ui.serving.step_loop import on_own_thread
 from myserve_ui.ui.compare.memory_view import CONTEXT, MemorySide, memory_view
 from myserve_ui.ui.shared.events import QUIET, problem
-from myserve_ui.ui.shared.formatting import load_line
-from myserve_ui.ui.shared.heartbeat import with_heartbeat
+from myserve_ui.ui.shared.streams import with_heartbeat
+from myserve_ui.ui.shared.words import load_line
 
 MEASURING = "measuring how fast this machine reads and multiplies"
 

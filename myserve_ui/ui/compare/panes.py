@@ -7,7 +7,7 @@ from html import escape
 from myserve_ui.core.model_info import ModelInfo
 from myserve_ui.core.number_words import MIB, PRECISION_WORDS, count, seconds
 from myserve_ui.serving.compare_service import Side, SideAnswer
-from myserve_ui.ui.shared.formatting import FINISH_WORDS, progress_line
+from myserve_ui.ui.shared.words import FINISH_WORDS, progress_line
 
 RUNNING = 'data-state="running"'
 STOPPED = 'data-state="stopped"'

@@ -9,7 +9,7 @@ from typing import Any
 
 from myserve_ui.core.number_words import MIB
 from myserve_ui.ui.compare.evidence import visible
-from myserve_ui.ui.shared.charts import log_histogram
+from myserve_ui.ui.shared.plots import log_histogram
 
 WORST = 12
 BEFORE, AFTER = 12, 4

@@ -22,9 +22,8 @@ from myserve_ui.ui.compare.panes import pane, stopped
 from myserve_ui.ui.shared.assets import evidence_script
 from myserve_ui.ui.shared.controls import read_seed
 from myserve_ui.ui.shared.events import DOWNLOAD, QUIET, UNEXPECTED, Updates, problem
-from myserve_ui.ui.shared.formatting import load_line
-from myserve_ui.ui.shared.frames import FRAME_SECONDS
-from myserve_ui.ui.shared.heartbeat import with_heartbeat
+from myserve_ui.ui.shared.streams import FRAME_SECONDS, with_heartbeat
+from myserve_ui.ui.shared.words import load_line
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from myserve_ui.ui.compare.fidelity import FidelityPanel
 from myserve_ui.ui.compare.memory import MemoryPanel
 from myserve_ui.ui.compare.run import CompareRun, draw_run
 from myserve_ui.ui.shared.events import QUIET
-from myserve_ui.ui.shared.model_choices import model_choices
+from myserve_ui.ui.shared.words import model_choices
 
 
 class CompareTab:

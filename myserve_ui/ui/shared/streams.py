@@ -1,14 +1,34 @@
-"""Signs of life from a stream that may be silent for long: Gradio notices that a visitor has left only at a yield."""
+"""Streams as a page takes them: at a reader's pace, and with signs of life while nothing happens."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+import time
+from collections.abc import AsyncGenerator, Callable
 from typing import TypeVar
+
+from myserve_ui.core.outputs import RequestOutput
+from myserve_ui.serving.request_stream import RequestStream
 
 T = TypeVar("T")
 
+FRAME_SECONDS = 0.06
+"""More frames than a reader sees only cost the browser its breath."""
 HEARTBEAT_SECONDS = 0.5
+"""Gradio notices that a visitor has left only at a yield."""
+
+
+async def frames(
+    stream: RequestStream, clock: Callable[[], float] = time.monotonic
+) -> AsyncGenerator[tuple[str, RequestOutput], None]:
+    """(text so far, newest output); the first and the last output always, and signs of life while nothing happens."""
+    text, shown_at = "", float("-inf")
+    async for output in stream:
+        text += output.text_delta
+        if output.finish_reason is None and clock() - shown_at < FRAME_SECONDS:
+            continue
+        shown_at = clock()
+        yield text, output
 
 
 async def with_heartbeat(

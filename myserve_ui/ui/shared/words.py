@@ -1,12 +1,11 @@
-"""Numbers and states as words for the page. Pure text: no Gradio, no service."""
+"""Requests, loads and models as words for the page. Pure text: no Gradio, no service, no HTML."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from html import escape
+from collections.abc import Container, Iterable
 
 from myserve_ui.core.model_info import LoadProgress, LoadState, ModelInfo
-from myserve_ui.core.number_words import count, mib, percent, precision_words, seconds
+from myserve_ui.core.number_words import count, percent, precision_words, seconds
 from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState
 
 FINISH_WORDS = {
@@ -22,6 +21,9 @@ STATE_WORDS = {
     LoadState.FAILED: "failed to load",
     LoadState.UNAVAILABLE: "not possible here",
 }
+LASTING = frozenset({LoadState.UNAVAILABLE})
+NOT_READY = frozenset(LoadState) - {LoadState.READY}
+"""For a dropdown that is drawn anew whenever a model comes or goes."""
 
 
 def ordinal(number: int) -> str:
@@ -52,7 +54,8 @@ def answer_line(output: RequestOutput) -> str:
 
 def answer_details(output: RequestOutput, model: ModelInfo, seed: int | None) -> str:
     """What stands behind the line: markdown, folded away until asked for."""
-    rows = [f"Model {model.name}, {precision_words(model.precision)}{_hardware(model)}"]
+    hardware = f" ({words})" if (words := hardware_words(model)) else ""
+    rows = [f"Model {model.name}, {precision_words(model.precision)}{hardware}"]
     rows.append(f"Decode {seconds(output.timings.decode_time)}, {seconds(output.timings.tpot)} per token")
     if seed is not None:
         rows.append(f"Seed {seed}: the same seed, settings and chat give this answer again")
@@ -67,61 +70,32 @@ def load_line(progress: LoadProgress) -> str:
     return f"loading {progress.model}: {progress.stage}{share}"
 
 
-def model_choices(models: Iterable[ModelInfo]) -> list[tuple[str, str]]:
-    """(label, id) of every entry of the catalog, for a dropdown; the name only where there are several."""
+def hardware_words(model: ModelInfo) -> str:
+    """float32 on cpu; empty while neither is known."""
+    return " on ".join(word for word in (model.dtype, model.device) if word)
+
+
+def model_label(model: ModelInfo) -> str:
+    """What distinguishes this model on the page: full precision · SmolLM2-135M-Instruct."""
+    return f"{precision_words(model.precision)} · {model.name}"
+
+
+def model_choices(models: Iterable[ModelInfo], *, telling: Container[LoadState] = LASTING) -> list[tuple[str, str]]:
+    """(label, id) of every entry of the catalog, for a dropdown; the name only where there are several.
+
+    States of `telling` are told; the label of another would be false once its model has come or gone.
+    """
     entries = list(models)
     has_several = len({model.name for model in entries}) > 1
-    return [(_choice_label(model, with_name=has_several), model.id) for model in entries]
-
-
-def header_badges(model: ModelInfo, progress: LoadProgress | None = None) -> str:
-    """HTML of the header line: name, precision, device, sizes, state, and the reason if something is wrong."""
-    state = load_line(progress) if progress else STATE_WORDS[model.state]
-    badges = [f'<span class="badge state {model.state.value}"><i></i>{escape(state)}</span>']
-    badges += [f'<span class="badge">{escape(words)}</span>' for words in _badge_words(model)]
-    is_wrong = model.state in (LoadState.FAILED, LoadState.UNAVAILABLE) and not progress
-    reason = f'<p class="reason">{escape(model.reason)}</p>' if is_wrong and model.reason else ""
-    return f'<div class="badges">{"".join(badges)}</div>{reason}'
-
-
-def context_meter(used: int, limit: int | None) -> str:
-    """HTML of the used part of the context; nothing while either number is unknown."""
-    if not used or not limit:
-        return ""
-    share = min(1.0, used / limit)
-    level = "full" if share > 0.95 else "high" if share > 0.8 else "low"
-    label = f"{used:,} of {limit:,} tokens of context used"
-    return (
-        f'<div class="meter {level}" role="meter" aria-valuemin="0" aria-valuemax="{limit}" aria-valuenow="{used}" '
-        f'aria-label="{label}" title="{label}">'
-        f'<b><i style="width:{share:.1%}"></i></b>{used:,} / {limit:,} tokens</div>'
-    )
+    labels = [model_label(model) if has_several else precision_words(model.precision) for model in entries]
+    return [
+        (f"{label} ({STATE_WORDS[model.state]})" if model.state in telling else label, model.id)
+        for label, model in zip(labels, entries, strict=True)
+    ]
 
 
 def _speed_words(output: RequestOutput) -> list[str]:
     words = [count(output.usage.completion_tokens, "token")]
     if speed := output.timings.tokens_per_second:
         words.append(f"{speed:.1f} tok/s")
-    return words
-
-
-def _hardware(model: ModelInfo) -> str:
-    words = [word for word in (model.dtype, model.device) if word]
-    return f" ({' on '.join(words)})" if words else ""
-
-
-def _choice_label(model: ModelInfo, *, with_name: bool) -> str:
-    label = precision_words(model.precision)
-    label = f"{label} · {model.name}" if with_name else label
-    return label if model.state is LoadState.READY else f"{label} ({STATE_WORDS[model.state]})"
-
-
-def _badge_words(model: ModelInfo) -> list[str]:
-    words = [model.name, precision_words(model.precision)]
-    if hardware := " on ".join(word for word in (model.dtype, model.device) if word):
-        words.append(hardware)
-    if model.context_length:
-        words.append(f"{model.context_length:,} context")
-    if model.weight_bytes:
-        words.append(mib(model.weight_bytes))
     return words

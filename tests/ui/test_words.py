@@ -6,11 +6,11 @@ from myserve_ui.core.model_info import LoadProgress, LoadState
 from myserve_ui.core.number_words import seconds
 from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState, Usage
 from myserve_ui.core.timings import RequestTimings
-from myserve_ui.ui.shared.formatting import (
+from myserve_ui.ui.chat.view import context_meter, header_badges
+from myserve_ui.ui.shared.words import (
+    NOT_READY,
     answer_details,
     answer_line,
-    context_meter,
-    header_badges,
     load_line,
     model_choices,
     ordinal,
@@ -72,7 +72,7 @@ def test_a_load_shows_stage_and_share() -> None:
 
 
 def test_the_choice_of_a_precision_says_what_it_costs_to_choose() -> None:
-    assert model_choices((FULL, NF4, INT8)) == [
+    assert model_choices((FULL, NF4, INT8), telling=NOT_READY) == [
         ("full precision", "tiny"),
         ("4-bit NF4 (not loaded yet)", "tiny:nf4"),
         ("8-bit LLM.int8 (not possible here)", "tiny:int8"),
