@@ -1,6 +1,8 @@
-"""Refuses a JSON schema that a grammar could not enforce word for word, or that would cost too much.
+"""A schema as the grammar library gets it, or why no grammar could enforce it word for word, or would cost too much.
 
 Keywords are an allow list: one that is not on it would be ignored, and the answer would look checked without being so.
+Numbers are written so that they are kept, and what is said to people is left out: a $ref cannot lead to what nobody
+checked, and equal schemas share a grammar whatever they are called.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from math import lcm
 from urllib.parse import unquote
 
 from myserve_ui.core.schemas.keywords import (
+    ANNOTATIONS,
     KEYWORDS,
     MAX_SHOWN,
     RESERVED,
@@ -19,10 +22,9 @@ from myserve_ui.core.schemas.keywords import (
     SCHEMA_MAPS,
     SCHEMAS,
     SchemaRefused,
-    inner_schemas,
     shown,
 )
-from myserve_ui.core.schemas.numbers import divisor_of
+from myserve_ui.core.schemas.numbers import divisor_of, hold_numbers
 from myserve_ui.errors import InvalidRequestError
 
 MAX_DEPTH = 32
@@ -52,25 +54,47 @@ class _Counts:
     """Every multipleOf."""
 
 
-def check_schema(schema: dict[str, object], param: str) -> None:
-    """Raise InvalidRequestError, naming the place in `schema`, for the first thing that cannot be honoured."""
-    counts = _Counts()
-    pending: list[tuple[str, object, int]] = [("#", schema, 1)]
+def hold_schema(schema: dict[str, object], param: str) -> dict[str, object]:
+    """`schema`, rewritten. Raises InvalidRequestError, naming the place, for what cannot be honoured."""
     try:
-        while pending:
-            place, part, depth = pending.pop()
-            if isinstance(part, bool):
-                continue
-            _check_part(place, part, depth, counts)
-            assert isinstance(part, dict)
-            pending += [(name, inner, depth + 1) for name, inner in inner_schemas(place, part)]
+        return _hold_part("#", schema, 1, _Counts())
     except SchemaRefused as refused:
         raise InvalidRequestError(f"The schema cannot be honoured: {refused}", param=param) from None
 
 
-def _check_part(place: str, part: object, depth: int, counts: _Counts) -> None:
-    if not isinstance(part, dict):
+def _hold(place: str, schema: object, depth: int, counts: _Counts) -> object:
+    if isinstance(schema, bool):
+        return schema
+    if not isinstance(schema, dict):
         raise SchemaRefused(f"{shown(place)} must be a schema, an object or a boolean.")
+    return _hold_part(place, schema, depth, counts)
+
+
+def _hold_part(place: str, part: dict[str, object], depth: int, counts: _Counts) -> dict[str, object]:
+    _check_part(place, part, depth, counts)
+    own = {keyword: value for keyword, value in part.items() if not _is_note(keyword)}
+    held = {key: _hold_inner(f"{place}/{key}", key, value, depth + 1, counts) for key, value in own.items()}
+    return hold_numbers(place, held)
+
+
+def _hold_inner(place: str, keyword: str, value: object, depth: int, counts: _Counts) -> object:
+    """What stands under `keyword`: schemas, or data (enum, const, ...)."""
+    if keyword in SCHEMA_MAPS:
+        if not isinstance(value, dict):
+            raise SchemaRefused(f"{shown(place)} must be an object.")
+        return {name: _hold(f"{place}/{name[:MAX_SHOWN]}", inner, depth, counts) for name, inner in value.items()}
+    if keyword in SCHEMA_LISTS or (keyword == "items" and isinstance(value, list)):
+        if not isinstance(value, list):
+            raise SchemaRefused(f"{shown(place)} must be a list.")
+        return [_hold(f"{place}/{index}", inner, depth, counts) for index, inner in enumerate(value)]
+    return _hold(place, value, depth, counts) if keyword in SCHEMAS else value
+
+
+def _is_note(keyword: str) -> bool:
+    return keyword in ANNOTATIONS or keyword.startswith("x-")
+
+
+def _check_part(place: str, part: dict[str, object], depth: int, counts: _Counts) -> None:
     if depth > MAX_DEPTH:
         raise SchemaRefused(f"{shown(place)} is nested more than {MAX_DEPTH} deep; flatten it, or use $ref.")
     for keyword in part:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from myserve_ui.core.schemas.held import hold_schema
-from myserve_ui.core.schemas.rules import check_schema
+from myserve_ui.core.schemas.rules import hold_schema
 from myserve_ui.errors import InvalidRequestError
 
 MAX_SCHEMA_BYTES = 64 * 1024
@@ -54,7 +53,6 @@ class StructuredOutput:
                 "or move what is repeated to $defs.",
                 param=param,
             )
-        check_schema(schema, param)
         return StructuredOutput(_compact(hold_schema(schema, param), param))
 
 
