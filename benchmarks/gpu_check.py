@@ -21,10 +21,10 @@ from myserve_ui.engine.blocks.runner import BlockRunner
 from myserve_ui.engine.engine import Engine
 from myserve_ui.engine.module.self_check import TOLERANCE
 from myserve_ui.errors import MyServeError
+from myserve_ui.models.baseline import measure_regret
 from myserve_ui.models.catalog import build_catalog
 from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.models.loading.loader import LoadOptions, load_model
-from myserve_ui.models.regret import measure_regret
 from myserve_ui.serving.engine_builder import EngineLimits, build_engine
 from myserve_ui.settings import Settings, prepare_environment, read_settings
 

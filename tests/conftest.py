@@ -15,8 +15,7 @@ import torch
 from myserve_ui.core.requests import ChatRequest, Message
 from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.models.catalog import Catalog, CatalogEntry, ModelSource, SourceKind
-from myserve_ui.models.echo import echo_model
-from myserve_ui.models.loaded_model import LoadedModel
+from myserve_ui.models.loaded_model import LoadedModel, echo_model
 from myserve_ui.models.tiny import build_tiny_loaded_model
 from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.serving.engine_builder import EngineLimits

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -58,6 +59,14 @@ class LoadProgress:
     model: str
     stage: str
     fraction: float | None = None
+
+
+OnProgress = Callable[[str, float | None], None]
+"""Called with a stage in words and how far it is, 0..1 or None; from the loading thread, so it must be quick."""
+
+
+def ignore_progress(stage: str, fraction: float | None) -> None:
+    """For callers that do not look."""
 
 
 @dataclass(frozen=True, slots=True)

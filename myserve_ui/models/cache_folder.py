@@ -16,9 +16,9 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from myserve_ui.core.model_info import OnProgress
 from myserve_ui.errors import ModelLoadError, MyServeError
-from myserve_ui.models.loading.system_errors import FULL_DISK, find_errno
-from myserve_ui.models.progress import OnProgress
+from myserve_ui.models.loading.errors import FULL_DISK, find_errno
 
 logger = logging.getLogger(__name__)
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 
 import torch
 
 from myserve_ui.core.memory_report import MemoryReport
-from myserve_ui.core.model_info import ModelInfo
+from myserve_ui.core.model_info import LoadState, ModelInfo
 from myserve_ui.core.sampling_params import SamplingDefaults
 from myserve_ui.core.tokenizer import Tokenizer
 from myserve_ui.models.loading.verdicts import Verdicts
+from myserve_ui.models.tokenizers.byte_tokenizer import BOS_TOKEN_ID, EOS_TOKEN_ID, ByteTokenizer
+
+ECHO_NAME = "echo"
+ECHO_CONTEXT_LENGTH = 8192
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,3 +54,30 @@ class LoadedModel:
     def num_common_ids(self) -> int:
         """Ids that the model both reads and says."""
         return min(self.tokenizer.vocab_size, self.num_input_ids)
+
+
+def echo_model() -> LoadedModel:
+    """A loaded model without a module: the engine answers with the prompt's own tokens."""
+    tokenizer = ByteTokenizer()
+    info = ModelInfo(
+        id=ECHO_NAME,
+        name=ECHO_NAME,
+        precision="full",
+        state=LoadState.READY,
+        context_length=ECHO_CONTEXT_LENGTH,
+        num_parameters=0,
+        weight_bytes=0,
+        kv_bytes_per_token=0,
+        has_chat_template=tokenizer.has_chat_template,
+        takes_tools=False,
+        note="No model is loaded: answers repeat the prompt, to try the wiring.",
+        created=int(time.time()),
+    )
+    return LoadedModel(
+        info=info,
+        module=None,
+        tokenizer=tokenizer,
+        eos_token_ids=frozenset({EOS_TOKEN_ID}),
+        context_length=ECHO_CONTEXT_LENGTH,
+        bos_token_id=BOS_TOKEN_ID,
+    )

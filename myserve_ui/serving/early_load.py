@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
+from myserve_ui.core.model_info import OnProgress
 from myserve_ui.models.catalog import CatalogEntry
 from myserve_ui.models.loaded_model import LoadedModel
-from myserve_ui.models.progress import OnProgress
 
 Load = Callable[[CatalogEntry, OnProgress], LoadedModel]
 

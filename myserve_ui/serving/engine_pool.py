@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from myserve_ui.core.model_info import EngineStatus, LoadProgress, LoadState, ModelInfo
+from myserve_ui.core.model_info import EngineStatus, LoadProgress, LoadState, ModelInfo, OnProgress
 from myserve_ui.engine.engine import Engine
 from myserve_ui.engine.grammars.compiler import GrammarCompiler
 from myserve_ui.errors import (
@@ -21,7 +21,6 @@ from myserve_ui.errors import (
 )
 from myserve_ui.models.catalog import Catalog, CatalogEntry
 from myserve_ui.models.loaded_model import LoadedModel
-from myserve_ui.models.progress import OnProgress
 from myserve_ui.serving.engine_builder import EngineLimits, build_engine
 from myserve_ui.serving.engine_worker import ENGINE_DIED, EngineWorker
 from myserve_ui.serving.step_loop import StepLoop, on_own_thread

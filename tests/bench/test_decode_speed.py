@@ -10,9 +10,8 @@ import torch
 from benchmarks import gpu_check
 from benchmarks.decode_speed import WARM_STEPS, DecodeLoad, DecodeSpeed, measure_decode
 from myserve_ui.bench.roofline.roofline import MachineSpeed, ModelCost
-from myserve_ui.models.baseline import generate_plainly
+from myserve_ui.models.baseline import generate_plainly, measure_regret
 from myserve_ui.models.memory import measure_memory
-from myserve_ui.models.regret import measure_regret
 from myserve_ui.models.tiny import VOCAB_SIZE, build_tiny_loaded_model, build_tiny_model
 from myserve_ui.serving.engine_builder import EngineLimits, build_engine
 

@@ -12,10 +12,9 @@ from myserve_ui.engine.blocks.tables import BLOCK_SIZE
 from myserve_ui.engine.module.self_check import TOLERANCE
 from myserve_ui.engine.offline import answer_all
 from myserve_ui.engine.sequence import EngineRequest
-from myserve_ui.models.baseline import generate_plainly
+from myserve_ui.models.baseline import generate_plainly, measure_regret
 from myserve_ui.models.catalog import build_catalog
 from myserve_ui.models.loading.loader import LoadOptions, load_model
-from myserve_ui.models.regret import measure_regret
 from myserve_ui.models.tiny import FAMILIES, build_tiny_loaded_model
 from myserve_ui.serving.engine_builder import EngineLimits, build_engine
 from myserve_ui.settings import read_settings

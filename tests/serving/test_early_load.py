@@ -8,7 +8,7 @@ import pytest
 
 from myserve_ui.errors import ModelLoadError
 from myserve_ui.models.catalog import CatalogEntry, ModelSource, SourceKind
-from myserve_ui.models.echo import echo_model
+from myserve_ui.models.loaded_model import echo_model
 from myserve_ui.serving.early_load import EarlyLoad
 
 DEFAULT, OTHER = (CatalogEntry(name, ModelSource(SourceKind.DEFAULT, name, ""), "full", created=0) for name in "ab")

@@ -8,7 +8,7 @@ import pytest
 from transformers import AutoConfig
 
 from myserve_ui.engine.module import length_check
-from myserve_ui.models.length_borders import find_named_borders
+from myserve_ui.models.facts import find_named_borders
 from myserve_ui.models.loading.verdicts import open_verdicts
 from myserve_ui.models.tiny import CONTEXT_LENGTH, SLIDING_WINDOW, build_tiny_loaded_model
 from myserve_ui.serving import context_check

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from myserve_ui.models.catalog import build_catalog
-from myserve_ui.models.default_model import DEFAULT_MODEL_NAME
+from myserve_ui.models.catalog import DEFAULT_MODEL_NAME, build_catalog
 from myserve_ui.models.loading.loader import LoadOptions, load_model
 from myserve_ui.settings import read_settings
 

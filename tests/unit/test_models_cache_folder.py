@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from myserve_ui.core.model_info import ignore_progress
 from myserve_ui.errors import ModelLoadError
 from myserve_ui.models.cache_folder import (
     NO_ROOM,
@@ -24,7 +25,6 @@ from myserve_ui.models.cache_folder import (
     replace_folder,
     unfinished_folder,
 )
-from myserve_ui.models.progress import ignore_progress
 
 MAKER = """
 import sys

@@ -10,8 +10,7 @@ import pytest
 from myserve_ui.core.requests import Message
 from myserve_ui.kernels.linear.fp16 import can_compute_from_fp16
 from myserve_ui.models.baseline import generate_plainly
-from myserve_ui.models.catalog import build_catalog
-from myserve_ui.models.default_model import DEFAULT_MODEL_NAME, PACKAGE
+from myserve_ui.models.catalog import DEFAULT_MODEL_NAME, PACKAGE, build_catalog
 from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.models.loading.loader import LoadOptions, load_model
 from myserve_ui.models.quantization import PRECISIONS

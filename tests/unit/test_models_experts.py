@@ -13,7 +13,7 @@ from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.models.loading.checkpoint import read_checkpoint
 from myserve_ui.models.loading.loader import LoadOptions, load_model
 from myserve_ui.models.loading.placement import needed_bytes
-from myserve_ui.models.packed_share import count_packable
+from myserve_ui.models.quantization import count_packable
 from tests.support.tiny_checkpoint import build_tiny_tokenizer, save_tiny_model
 
 SIZES = {

@@ -13,8 +13,8 @@ import torch
 from myserve_ui.errors import ModelLoadError
 from myserve_ui.models.cache_folder import LOCK, NO_ROOM
 from myserve_ui.models.catalog import build_catalog
+from myserve_ui.models.gguf.checksums import MANIFEST, is_whole
 from myserve_ui.models.gguf.conversion import CHECKING, HASHING, STAGE, WRITING, convert_gguf
-from myserve_ui.models.gguf.manifest import MANIFEST, is_whole
 from myserve_ui.models.loading.loader import LoadOptions, load_model
 from myserve_ui.models.tiny import build_tiny_model
 from tests.support.tiny_checkpoint import build_tiny_tokenizer

@@ -134,15 +134,15 @@ def test_what_is_no_whole_gguf_of_a_known_kind_is_told_apart(tmp_path):
 
 def test_a_digest_is_remembered_only_while_the_file_is_the_same(tmp_path, monkeypatch):
     path = write_tiny_gguf(tmp_path / "tiny.gguf")
-    monkeypatch.setattr("myserve_ui.models.gguf.content_digest.SETTLED_SECONDS", -1.0)
+    monkeypatch.setattr("myserve_ui.models.gguf.checksums.SETTLED_SECONDS", -1.0)
     read: list[Path] = []
-    from myserve_ui.models.gguf import content_digest
+    from myserve_ui.models.gguf import checksums
 
-    whole = content_digest.digest_of
-    monkeypatch.setattr(content_digest, "digest_of", lambda each: read.append(each) or whole(each))
+    whole = checksums.digest_of
+    monkeypatch.setattr(checksums, "digest_of", lambda each: read.append(each) or whole(each))
     folders = [convert_gguf(path, cache=tmp_path / "cache", on_progress=lambda *_: None) for _ in range(2)]
     assert folders[0] == folders[1]
-    assert len(read) == 1
+    assert read.count(path) == 1
     path.touch()
     convert_gguf(path, cache=tmp_path / "cache", on_progress=lambda *_: None)
-    assert len(read) == 2
+    assert read.count(path) == 2

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from myserve_ui.core.model_info import ignore_progress
 from myserve_ui.errors import ModelLoadError
 from myserve_ui.models.loading.hub import Hub, fetch_from_hub
-from myserve_ui.models.progress import ignore_progress
 from tests.support.tiny_checkpoint import save_tiny_model
 
 REPO = "someone/tiny"

@@ -21,10 +21,9 @@ from myserve_ui.errors import ModelLoadError, ModelNotFoundError, PrecisionUnava
 from myserve_ui.kernels.lean_layer import LeanDecoderLayer
 from myserve_ui.kernels.linear.fp16 import Fp16Linear
 from myserve_ui.kernels.linear.packed import PackedLinear
-from myserve_ui.models.catalog import Catalog, SourceKind, build_catalog, find_source
+from myserve_ui.models.catalog import Catalog, SourceKind, build_catalog, find_default_gguf, find_source
 from myserve_ui.models.cpu.int4_model import PACKING
 from myserve_ui.models.cpu.kernels import LAYING_OUT
-from myserve_ui.models.default_model import find_default_gguf
 from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.models.loading import placement
 from myserve_ui.models.loading.loader import LoadOptions, load_model

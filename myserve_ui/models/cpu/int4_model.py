@@ -7,8 +7,8 @@ from torch import nn
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
+from myserve_ui.core.model_info import OnProgress, ignore_progress
 from myserve_ui.kernels.linear.int4 import Int4Linear, fits_int4
-from myserve_ui.models.progress import OnProgress, ignore_progress
 
 PACKING = "packing the weights into 4 bits"
 

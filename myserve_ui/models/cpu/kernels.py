@@ -11,6 +11,7 @@ from torch import nn
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
+from myserve_ui.core.model_info import OnProgress, ignore_progress
 from myserve_ui.errors import MyServeError
 from myserve_ui.kernels.lean_layer import ComplexRotary, LeanDecoderLayer, LeanNorm, find_lean_layers
 from myserve_ui.kernels.linear.fp16 import pack_whole
@@ -21,7 +22,6 @@ from myserve_ui.kernels.stored_embedding import store_embedding
 from myserve_ui.models.cpu.int4_model import convert_the_rest, weight_of
 from myserve_ui.models.devices import product_workers
 from myserve_ui.models.freed_memory import trim_heap
-from myserve_ui.models.progress import OnProgress, ignore_progress
 
 AT_ONCE = 2
 """Layers that are packed side by side: the kernels' own packing uses one core. Each may stand twice for a moment."""

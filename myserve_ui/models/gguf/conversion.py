@@ -25,6 +25,7 @@ from transformers import (
     modeling_gguf_pytorch_utils,
 )
 
+from myserve_ui.core.model_info import OnProgress
 from myserve_ui.errors import ModelLoadError
 from myserve_ui.kernels.stored_embedding import halve_exactly
 from myserve_ui.models.cache_folder import (
@@ -35,16 +36,13 @@ from myserve_ui.models.cache_folder import (
     unfinished_folder,
 )
 from myserve_ui.models.freed_memory import return_freed_memory
-from myserve_ui.models.gguf.content_digest import content_digest
+from myserve_ui.models.gguf.checksums import content_digest, is_whole, write_manifest
 from myserve_ui.models.gguf.file import GgufFile, open_gguf
-from myserve_ui.models.gguf.manifest import is_whole, write_manifest
 from myserve_ui.models.gguf.rope import restore_rope_factors
-from myserve_ui.models.loading.errors import in_short
+from myserve_ui.models.loading.errors import in_short, quiet_libraries
 from myserve_ui.models.loading.placement import refuse_what_does_not_fit
-from myserve_ui.models.loading.quiet import quiet_libraries
 from myserve_ui.models.loading.weight_files import named
 from myserve_ui.models.loading.weight_numbers import is_finite
-from myserve_ui.models.progress import OnProgress
 
 logger = logging.getLogger(__name__)
 

@@ -14,9 +14,8 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
 from myserve_ui.errors import ModelLoadError
-from myserve_ui.models.loading.config_values import check_config_values, check_generation_config
 from myserve_ui.models.loading.errors import explain_file_errors
-from myserve_ui.models.loading.json_files import read_json_object
+from myserve_ui.models.loading.json_files import check_config_values, check_generation_config, read_json_object
 from myserve_ui.models.loading.stored_form import find_stored_form
 from myserve_ui.models.loading.weight_files import (
     DTYPES,

@@ -1,7 +1,11 @@
-"""Turns whatever can go wrong while a model loads into one sentence with the way out."""
+"""Turns whatever can go wrong while a model loads into one sentence with the way out.
+
+What libraries say besides, their progress bars and advice, is kept off the console; their errors still show.
+"""
 
 from __future__ import annotations
 
+import errno
 import logging
 import re
 from collections.abc import Iterator
@@ -9,9 +13,9 @@ from contextlib import contextmanager
 
 import torch
 from safetensors import SafetensorError
+from transformers.utils import logging as transformers_logging
 
 from myserve_ui.errors import ModelLoadError, MyServeError
-from myserve_ui.models.loading.system_errors import FULL_DISK, find_errno
 
 logger = logging.getLogger(__name__)
 
@@ -22,6 +26,12 @@ PIP_INSTALL = re.compile(r"pip install ([\w.\[\]=<>~-]+(?: [\w.\[\]=<>~-]+)*)`")
 CLASS = re.compile(r"<class '([\w.]+)'>")
 
 OUT_OF_MEMORY = ("not enough memory", "out of memory", "can't allocate memory")
+
+WRITTEN_BY_RUST = re.compile(r"\(os error (\d+)\)")
+"""safetensors, tokenizers and the hub's client are written in Rust, which puts the number into the text."""
+
+FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""No space, no quota, or a file larger than the system allows."""
 
 
 @contextmanager
@@ -99,3 +109,25 @@ def is_out_of_memory(error: Exception) -> bool:
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in OUT_OF_MEMORY)
+
+
+def find_errno(error: BaseException) -> int | None:
+    """The number, or None if `error` does not come from the operating system."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno
+    written = WRITTEN_BY_RUST.search(str(error))
+    return int(written[1]) if written else None
+
+
+@contextmanager
+def quiet_libraries() -> Iterator[None]:
+    """transformers without bars and below-error lines inside the block; as before afterwards."""
+    verbosity, had_bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(verbosity)
+        if had_bars:
+            transformers_logging.enable_progress_bar()

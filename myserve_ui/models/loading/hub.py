@@ -18,9 +18,9 @@ from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError 
 )
 from tqdm.auto import tqdm
 
+from myserve_ui.core.model_info import OnProgress
 from myserve_ui.errors import ModelLoadError
 from myserve_ui.models.loading.weight_files import INDEX, WHOLE, adapter_alone
-from myserve_ui.models.progress import OnProgress
 
 STAGE = "downloading from the hub"
 ANSWER_WITHIN_SECONDS = 10.0

@@ -14,31 +14,28 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from myserve_ui.core.memory_report import count_weight_traffic
-from myserve_ui.core.model_info import LoadState
+from myserve_ui.core.model_info import LoadState, OnProgress, ignore_progress
 from myserve_ui.errors import ModelLoadError, PrecisionUnavailableError
-from myserve_ui.models.catalog import CatalogEntry, ModelSource, SourceKind
+from myserve_ui.models.catalog import CatalogEntry, ModelSource, SourceKind, find_default_gguf
 from myserve_ui.models.cpu.int4_model import pack_int4
 from myserve_ui.models.cpu.kernels import KernelMismatchError, install_cpu_kernels
-from myserve_ui.models.default_model import find_default_gguf
 from myserve_ui.models.devices import resolve_device, resolve_dtype
 from myserve_ui.models.facts import find_context_length, find_end_tokens, find_sampling_defaults
 from myserve_ui.models.freed_memory import return_freed_memory
 from myserve_ui.models.gguf.conversion import convert_gguf
 from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.models.loading.checkpoint import Checkpoint, read_checkpoint
-from myserve_ui.models.loading.errors import explain_load_errors
+from myserve_ui.models.loading.errors import explain_load_errors, quiet_libraries
 from myserve_ui.models.loading.hub import Hub, fetch_from_hub
 from myserve_ui.models.loading.module_reading import read_module, refuse_other_precisions
 from myserve_ui.models.loading.placement import check_room, choose_device_map
-from myserve_ui.models.loading.quiet import quiet_libraries
 from myserve_ui.models.loading.verdicts import open_verdicts
 from myserve_ui.models.loading.weight_numbers import check_numbers
 from myserve_ui.models.memory import count_kv_bytes_per_token, measure_memory
-from myserve_ui.models.packed_share import note_of_kept
-from myserve_ui.models.progress import OnProgress, ignore_progress
 from myserve_ui.models.quantization import (
     dtype_to_read,
     expanded_itemsize,
+    note_of_kept,
     settle_4bit_layers,
 )
 from myserve_ui.models.tokenizers.chat_template import read_chat_template

@@ -12,9 +12,8 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from myserve_ui.errors import ModelLoadError, MyServeError, PrecisionUnavailableError
 from myserve_ui.models.catalog import CatalogEntry
 from myserve_ui.models.loading.checkpoint import Checkpoint
-from myserve_ui.models.loading.config_values import walk_values
-from myserve_ui.models.loading.errors import explain, in_short
-from myserve_ui.models.loading.quiet import quiet_libraries
+from myserve_ui.models.loading.errors import explain, in_short, quiet_libraries
+from myserve_ui.models.loading.json_files import walk_values
 from myserve_ui.models.loading.stored_form import explain_stored_form
 from myserve_ui.models.loading.unread_tensors import refuse_misfits
 from myserve_ui.models.quantization import dtype_to_read, import_bitsandbytes, quantization_config

@@ -11,7 +11,7 @@ from myserve_ui.core.container_limits import read_container_limits
 from myserve_ui.errors import NotEnoughMemoryError
 from myserve_ui.models.catalog import CatalogEntry
 from myserve_ui.models.loading.checkpoint import Checkpoint
-from myserve_ui.models.packed_share import count_packable
+from myserve_ui.models.quantization import count_packable
 
 PACKED_BYTES = MappingProxyType({"nf4": 0.57, "int8": 1.02, "int4": 0.63})
 """Of a number in a layer that is packed, with its scales."""

@@ -12,9 +12,8 @@ from pathlib import Path
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from myserve_ui.errors import ModelLoadError
-from myserve_ui.models.loading.errors import explain_file_errors
+from myserve_ui.models.loading.errors import explain_file_errors, quiet_libraries
 from myserve_ui.models.loading.json_files import read_json_object
-from myserve_ui.models.loading.quiet import quiet_libraries
 from myserve_ui.models.tokenizers.tokenizer import HuggingFaceTokenizer
 
 FAST, SETTINGS = "tokenizer.json", "tokenizer_config.json"

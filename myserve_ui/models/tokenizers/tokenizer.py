@@ -13,10 +13,14 @@ from transformers import PreTrainedTokenizerBase
 from myserve_ui.core.requests import Message
 from myserve_ui.core.tools import Tool, ToolFormat
 from myserve_ui.errors import InvalidRequestError, ModelLoadError
-from myserve_ui.models.tokenizers.control_tokens import ControlTokens, find_control_tokens
-from myserve_ui.models.tokenizers.rust_encoding import encode_beside_others
-from myserve_ui.models.tokenizers.template_content import LOST_HERE, find_roles_in_parts, is_last_turn_said
-from myserve_ui.models.tokenizers.template_values import message_value, tool_value
+from myserve_ui.models.tokenizers.chat_template import (
+    LOST_HERE,
+    find_roles_in_parts,
+    is_last_turn_said,
+    message_value,
+    tool_value,
+)
+from myserve_ui.models.tokenizers.control_tokens import ControlTokens, encode_beside_others, find_control_tokens
 from myserve_ui.models.tokenizers.token_bytes import read_token_bytes
 from myserve_ui.tools.formats import NOT_TAKEN, SPOKEN_TOKENS, recognise_tool_format, takes_tools
 
