@@ -6,7 +6,7 @@ import sys
 
 from myserve_ui.cli.commands import main
 from myserve_ui.server.process import leave
-from myserve_ui.settings import keep_docstrings
+from myserve_ui.settings.environment import keep_docstrings
 
 if __name__ == "__main__":
     keep_docstrings()

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from myserve_ui.cli.commands import deliver, run_command
 from myserve_ui.cli.json_file import check_json_file
 from myserve_ui.errors import InvalidRequestError
-from myserve_ui.settings import prepare_environment, read_settings
+from myserve_ui.settings import read_settings
+from myserve_ui.settings.environment import prepare_environment
 
 USAGE = (
     "python -m benchmarks COMMAND\n"

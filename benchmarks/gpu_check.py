@@ -26,7 +26,8 @@ from myserve_ui.models.catalog import build_catalog
 from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.models.loading.loader import LoadOptions, load_model
 from myserve_ui.serving.engine_builder import EngineLimits, build_engine
-from myserve_ui.settings import Settings, prepare_environment, read_settings
+from myserve_ui.settings import Settings, read_settings
+from myserve_ui.settings.environment import prepare_environment
 
 PRECISIONS = ("full", "nf4")
 BATCHES = (1, 8, 32)

@@ -19,7 +19,7 @@ def __getattr__(name: str) -> Any:
 
         return SamplingParams
     if name == "LLM":
-        from myserve_ui.settings import prepare_environment
+        from myserve_ui.settings.environment import prepare_environment
 
         prepare_environment()
         from myserve_ui.llm import LLM

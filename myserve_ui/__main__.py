@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from myserve_ui.cli.commands import main
 from myserve_ui.server.process import leave
-from myserve_ui.settings import keep_docstrings
+from myserve_ui.settings.environment import keep_docstrings
 
 
 def run() -> NoReturn:

@@ -25,7 +25,8 @@ from myserve_ui.model_settings import catalog_of, engine_limits, load_options
 from myserve_ui.models.loading.loader import load_model
 from myserve_ui.serving.engine_builder import build_engine
 from myserve_ui.serving.request_checks import check_encoded_ids, check_prompt, check_token_ids, fit_to_context
-from myserve_ui.settings import Settings, prepare_environment
+from myserve_ui.settings import Settings
+from myserve_ui.settings.environment import prepare_environment
 
 DEFAULT_TOKENS = 128
 """Of an answer that nobody asked a length for, as far as the context has room."""

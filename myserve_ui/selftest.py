@@ -20,7 +20,8 @@ from myserve_ui.models.baseline import generate_plainly
 from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.models.loading.loader import load_model
 from myserve_ui.serving.engine_builder import EngineLimits, build_engine
-from myserve_ui.settings import Settings, prepare_environment, read_settings
+from myserve_ui.settings import Settings, read_settings
+from myserve_ui.settings.environment import prepare_environment
 
 QUESTIONS = ("What is the capital of France?", "Name three fruits.", "Write a haiku about the sea.", "Count to ten.")
 MAX_TOKENS = 24

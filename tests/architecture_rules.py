@@ -17,10 +17,7 @@ SERVICES = {"serving", "evaluation", "bench"}
 ARROWS: dict[str, set[str]] = {
     "errors": set(),
     "paths": set(),
-    "setting_words": set(),
-    "setting_sources": {"errors", "setting_words"},
-    "setting_folders": {"errors"},
-    "settings": {"core", "errors", "setting_folders", "setting_sources", "setting_words"},
+    "settings": WORDS | {"settings"},
     "core": WORDS,
     "documents": WORDS,
     "kernels": WORDS | {"kernels"},
@@ -96,7 +93,7 @@ HOMES: dict[str, set[str]] = {
         "benchmarks",
         *(f"engine/{name}" for name in TENSOR_FILES),
     },
-    "argparse": {"setting_sources", "selftest", "bench", "cli", "benchmarks"},
+    "argparse": {"settings/reading", "selftest", "bench", "cli", "benchmarks"},
 }
 """Top-level module -> the rooms, folders or files that may import it."""
 
@@ -228,7 +225,7 @@ def puts_work_beside_the_loop_where_it_may(module: Module) -> Iterator[str]:
 
 
 def reads_the_environment_in_settings_only(module: Module) -> Iterator[str]:
-    """os.environ and its kin are touched in settings.py alone."""
+    """os.environ and its kin are touched in settings alone."""
     names = {"environ", "environb", "getenv", "putenv", "unsetenv"}
     if module.room == "settings":
         return

@@ -4,7 +4,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
 
-from myserve_ui.settings import prepare_environment
+from myserve_ui.settings.environment import prepare_environment
 
 prepare_environment()
 os.environ["HF_HUB_OFFLINE"] = "1"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from myserve_ui.setting_words import default_text, option_name, variable_name
 from myserve_ui.settings import Settings
+from myserve_ui.settings.words import default_text, option_name, variable_name
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"

@@ -103,7 +103,7 @@ GOOD = [
     ("myserve_ui/serving/engine_worker.py", "import threading\nfrom myserve_ui.engine.engine import Engine"),
     ("myserve_ui/engine/rows/attention.py", "import torch\nimport transformers\ndef f(a, b, c, d, e, g): ..."),
     ("myserve_ui/ui/chat/tab.py", "import gradio as gr\ndef on_submit(a, b, c, d, e, g, h): ..."),
-    ("myserve_ui/settings.py", "import os\ndef f(): return os.environ"),
+    ("myserve_ui/settings/environment.py", "import os\ndef f(): return os.environ"),
     ("myserve_ui/bench/__main__.py", "def main(): print(1)\nif __name__ == '__main__':\n    main()"),
     ("myserve_ui/api/sse.py", "import re\nX = re.compile('a')\ndef f(g=None): load()\nY = lambda: load()"),
     ("myserve_ui/models/tiny.py", "def make(): return lambda: load()\nMAKERS = {'a': make()}"),

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from myserve_ui.cli.serve_command import serve
-from myserve_ui.settings import exposure_warning, read_settings
+from myserve_ui.cli.serve_command import exposure_warning, serve
+from myserve_ui.settings import read_settings
 from tests.dockerfile import Instruction, parse_dockerfile
 
 ROOT = Path(__file__).parents[1]

@@ -12,8 +12,8 @@ import pytest
 
 from myserve_ui.cli.bench_arguments import read_bench_arguments
 from myserve_ui.cli.roofline_command import read_roofline_arguments
-from myserve_ui.setting_words import option_name, variable_name
 from myserve_ui.settings import Settings, read_settings
+from myserve_ui.settings.words import option_name, variable_name
 from tests.readme_parts import README, ROOT, SCRIPT, TABLE, filled_in, settings_table
 
 TEXT = README.read_text(encoding="utf-8")

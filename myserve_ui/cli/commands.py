@@ -14,7 +14,8 @@ from myserve_ui.cli.json_file import check_json_file, write_json_file
 from myserve_ui.cli.serve_command import serve
 from myserve_ui.errors import InvalidRequestError, MyServeError, SettingsError
 from myserve_ui.paths import asset
-from myserve_ui.settings import prepare_environment, read_settings
+from myserve_ui.settings import read_settings
+from myserve_ui.settings.environment import prepare_environment
 
 FAILED, MISUSED, STOPPED = 1, 2, 130
 CHOICES = "serve, bench, fidelity, perplexity, roofline or selftest"

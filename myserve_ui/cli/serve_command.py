@@ -6,8 +6,12 @@ import gc
 import sys
 from collections.abc import Sequence
 
+from myserve_ui.core.loopback import is_loopback
 from myserve_ui.server.process import forgive_warnings, say, secure_streams
-from myserve_ui.settings import exposure_warning, folder_note, kubernetes_note, prepare_environment, read_settings
+from myserve_ui.settings import Settings, read_settings
+from myserve_ui.settings.environment import prepare_environment
+from myserve_ui.settings.folders import is_temporary
+from myserve_ui.settings.kubernetes import kubernetes_note
 
 INTERRUPTED = 130
 SWITCH_SECONDS = 0.00005
@@ -36,3 +40,23 @@ def serve(arguments: Sequence[str]) -> int:
 def complain(message: str) -> None:
     """One message to the operator."""
     say(message, sys.stderr)
+
+
+def folder_note(settings: Settings) -> str | None:
+    """What to tell an operator whose converted weights may be gone at the next start; None if they stay."""
+    if not is_temporary(settings.cache):
+        return None
+    return (
+        f"There is no home folder to write to: converted weights are kept in {settings.cache}. "
+        "Choose a folder that lasts with --cache or MYSERVE_CACHE."
+    )
+
+
+def exposure_warning(settings: Settings) -> str | None:
+    """What to tell an operator whose app answers strangers; None if it does not."""
+    if settings.api_key or is_loopback(settings.host):
+        return None
+    return (
+        f"WARNING: listening on {settings.host} with no API key: everybody who reaches this address can use the model. "
+        f"Set MYSERVE_API_KEY (or --api-key), or listen on 127.0.0.1 only."
+    )

@@ -15,7 +15,8 @@ from myserve_ui.server.browser import PageHeaders, is_browser_path
 from myserve_ui.server.page_gate import PageGate
 from myserve_ui.server.service_builder import Services, build_services
 from myserve_ui.serving.chat_service import ChatService
-from myserve_ui.settings import Settings, without_unusable_proxies
+from myserve_ui.settings import Settings
+from myserve_ui.settings.environment import without_unusable_proxies
 
 logger = logging.getLogger(__name__)
 

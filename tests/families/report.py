@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from myserve_ui.settings import prepare_environment
+from myserve_ui.settings.environment import prepare_environment
 
 prepare_environment()
 

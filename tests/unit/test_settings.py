@@ -8,17 +8,13 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from myserve_ui.cli.serve_command import exposure_warning
 from myserve_ui.core.loopback import is_loopback
 from myserve_ui.errors import SettingsError
-from myserve_ui.setting_words import option_name, variable_name
-from myserve_ui.settings import (
-    Settings,
-    exposure_warning,
-    kubernetes_note,
-    prepare_environment,
-    read_settings,
-    without_unusable_proxies,
-)
+from myserve_ui.settings import Settings, read_settings
+from myserve_ui.settings.environment import prepare_environment, without_unusable_proxies
+from myserve_ui.settings.kubernetes import kubernetes_note
+from myserve_ui.settings.words import option_name, variable_name
 
 ROOT = Path(__file__).parents[2]
 

@@ -1,0 +1,8 @@
+"""Every setting of the app, from where it is written to what it means: fields, reading, and what a process is given."""
+
+from __future__ import annotations
+
+from myserve_ui.settings.fields import Settings
+from myserve_ui.settings.reading import read_settings
+
+__all__ = ["Settings", "read_settings"]
