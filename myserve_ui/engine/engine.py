@@ -12,8 +12,8 @@ from myserve_ui.engine.grammars.masks import Background, in_the_foreground, star
 from myserve_ui.engine.module.errors import is_out_of_memory
 from myserve_ui.engine.rows.runner import Runner
 from myserve_ui.engine.sampling.logprobs import score_prompts
-from myserve_ui.engine.sampling.sampler import Sampled, Sampler
-from myserve_ui.engine.scheduler import ScheduledBatch, Scheduler
+from myserve_ui.engine.sampling.sampler import Sampler
+from myserve_ui.engine.scheduler import Sampled, ScheduledBatch, Scheduler
 from myserve_ui.engine.sequence import EngineRequest, Sequence
 from myserve_ui.engine.slot_manager import SlotManager
 from myserve_ui.engine.stats import EngineCounters, EngineSnapshot
@@ -63,7 +63,7 @@ class Engine:
         self.clock = clock
         slots = SlotManager(config.max_num_seqs, config.max_model_len, config.max_cache_tokens)
         self.scheduler = Scheduler(
-            slots, max_num_batched_tokens=config.max_num_batched_tokens, rotary_rule=runner.rotary_rule
+            slots, max_num_batched_tokens=config.max_num_batched_tokens, rotary=runner.rotary_rule
         )
         self.sampler = Sampler(config.eos_token_ids, num_input_ids=config.num_input_ids)
         self.counters = EngineCounters()

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Mapping, Sequence as SequenceOf
 from dataclasses import dataclass
-from typing import Protocol
 
 from myserve_ui.core.logprobs import TokenLogprob
 from myserve_ui.core.outputs import FinishReason
@@ -82,14 +80,14 @@ class ScheduledBatch:
         return sum(chunk.num_logits for chunk in self.chunks)
 
 
-class SampledTokens(Protocol):
+@dataclass(frozen=True, slots=True)
+class Sampled:
     """What a step chose, in the order of the batch's sampling chunks."""
 
-    @property
-    def token_ids(self) -> SequenceOf[int | None]: ...
-
-    @property
-    def logprobs(self) -> Mapping[int, TokenLogprob]: ...
+    token_ids: list[int | None]
+    """None for logits that are not numbers."""
+    logprobs: dict[int, TokenLogprob]
+    """By index, for the sequences that asked."""
 
 
 class Scheduler:
@@ -101,11 +99,9 @@ class Scheduler:
     When memory runs out the newest sequence is preempted: it waits at the front of the queue and is computed again.
     """
 
-    def __init__(
-        self, slots: SlotManager, *, max_num_batched_tokens: int, rotary_rule: RotaryRule | None = None
-    ) -> None:
+    def __init__(self, slots: SlotManager, *, max_num_batched_tokens: int, rotary: RotaryRule | None = None) -> None:
         self.slots = slots
-        self._rotary = rotary_rule or RotaryRule()
+        self._rotary = rotary
         self.max_num_batched_tokens = max_num_batched_tokens
         self.max_num_seqs = slots.num_slots
         self.waiting: deque[Sequence] = deque()
@@ -139,7 +135,7 @@ class Scheduler:
             return None
         return ScheduledBatch(tuple(chunks), self.slots.take_dirty(), tuple(self._copies))
 
-    def update(self, batch: ScheduledBatch, sampled: SampledTokens, eos_token_ids: frozenset[int], now: float) -> None:
+    def update(self, batch: ScheduledBatch, sampled: Sampled, eos_token_ids: frozenset[int], now: float) -> None:
         """Book what the step computed: advance every chunk, append the sampled tokens, free the finished.
 
         A token of None stands for logits that are not numbers: that sequence alone ends with an error.
@@ -147,7 +143,7 @@ class Scheduler:
         for chunk in batch.chunks:
             chunk.sequence.num_computed_tokens += chunk.length
             end = chunk.start + chunk.length
-            self.slots.record(chunk.slot, self._rotary.marked(chunk.sequence, chunk.start, end))
+            self.slots.record(chunk.slot, self._prefix_keys(chunk.sequence, chunk.start, end))
         for row, (chunk, token_id) in enumerate(zip(batch.sampling, sampled.token_ids, strict=True)):
             if chunk.sequence.is_finished:  # its prompt's scores failed
                 continue
@@ -208,11 +204,17 @@ class Scheduler:
 
     def _start_anew_beyond_switches(self) -> None:
         """A sequence that grew to where its keys are turned in another way, all of them, is computed again."""
-        for sequence in self.running if self._rotary.restarts else ():
+        for sequence in self.running if self._rotary is not None and self._rotary.restarts else ():
             done = sequence.num_computed_tokens
-            if done and self.slots.last_recorded(_slot(sequence)) != self._rotary.marked(sequence, done - 1, done)[0]:
+            if done and [self.slots.last_recorded(_slot(sequence))] != self._prefix_keys(sequence, done - 1, done):
                 self.slots.empty(_slot(sequence))
                 sequence.num_computed_tokens = 0
+
+    def _prefix_keys(self, sequence: Sequence, start: int, end: int) -> list[int]:
+        """Of the tokens [start, end): a later sequence may reuse what it has equal keys of."""
+        if self._rotary is None:
+            return sequence.token_ids[start:end]
+        return self._rotary.prefix_keys(sequence, start, end)
 
     def _allocate_decode_memory(self) -> None:
         """Give every running sequence room for its next token, preempting the newest where memory is short."""
@@ -240,8 +242,8 @@ class Scheduler:
         if sequence is None:
             return None
         reuse = (sequence.cache_prompt or sequence.parent is not None) and not sequence.wants_prompt_scores
-        marked = self._rotary.marked(sequence, 0, sequence.num_tokens)
-        if (allocation := self.slots.allocate(marked, reuse=reuse)) is None:
+        keys = self._prefix_keys(sequence, 0, sequence.num_tokens)
+        if (allocation := self.slots.allocate(keys, reuse=reuse)) is None:
             return None
         self.waiting.remove(sequence)
         self.running.append(sequence)

@@ -51,9 +51,9 @@ def test_a_part_has_the_kinds_of_the_whole():
 
 
 def test_prompts_on_both_sides_of_a_switch_share_no_prefix():
-    assert SWITCH.marked(text(64), 0, 10) != SWITCH.marked(text(65), 0, 10)
-    assert SWITCH.marked(text(65), 0, 10) == SWITCH.marked(text(90), 0, 10)
+    assert SWITCH.prefix_keys(text(64), 0, 10) != SWITCH.prefix_keys(text(65), 0, 10)
+    assert SWITCH.prefix_keys(text(65), 0, 10) == SWITCH.prefix_keys(text(90), 0, 10)
 
 
 def test_without_a_switch_tokens_are_known_by_their_ids():
-    assert RotaryRule().marked(text(5), 1, 4) == [1, 2, 3]
+    assert RotaryRule().prefix_keys(text(5), 1, 4) == [1, 2, 3]

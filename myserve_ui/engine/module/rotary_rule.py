@@ -56,10 +56,7 @@ class RotaryRule:
         cut = min(max(start, sequence.num_prompt_tokens), end)
         return [prompt] * (cut - start) + [self.kind(position + 1) for position in range(cut, end)]
 
-    def marked(self, sequence: Measured, start: int, end: int) -> list[int]:
-        """The token ids [start, end), each told apart by its kind: what may be found again by a prefix."""
-        ids = sequence.token_ids[start:end]
-        if not self.switches and self.grows_from is None:
-            return ids
-        kinds = self.kinds(sequence, start, end)
+    def prefix_keys(self, sequence: Measured, start: int, end: int) -> list[int]:
+        """The token ids [start, end), each told apart by its kind."""
+        ids, kinds = sequence.token_ids[start:end], self.kinds(sequence, start, end)
         return [token_id | kind << KIND_SHIFT for token_id, kind in zip(ids, kinds, strict=True)]

@@ -6,7 +6,7 @@ ask for goes to the device as one list of entries.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence as SequenceOf
+from collections.abc import Sequence as SequenceOf
 
 import torch
 
@@ -42,19 +42,18 @@ def penalise_repetition(logits: torch.Tensor, sequences: SequenceOf[Sequence]) -
 
 def add_penalties_and_bias(logits: torch.Tensor, sequences: SequenceOf[Sequence]) -> None:
     """Subtract presence and frequency penalties, for tokens of the answer alone, and add logit_bias."""
-    entries = [(index, *addition) for index, sequence in enumerate(sequences) for addition in _additions(sequence)]
+    entries: list[Entry] = []
+    for index, sequence in enumerate(sequences):
+        params = sequence.params
+        entries += [(index, token_id, bias) for token_id, bias in params.logit_bias]
+        if params.counts_tokens:
+            entries += [
+                (index, token_id, -params.presence_penalty - count * params.frequency_penalty)
+                for token_id, count in sequence.output_counts.items()
+            ]
     if entries:
         indices, token_ids, values = _columns(entries, logits)
         logits.index_put_((indices, token_ids), values, accumulate=True)
-
-
-def _additions(sequence: Sequence) -> Iterable[tuple[int, float]]:
-    params = sequence.params
-    if not params.counts_tokens:
-        return params.logit_bias
-    counts = sequence.output_counts.items()
-    penalties = [(each, -params.presence_penalty - count * params.frequency_penalty) for each, count in counts]
-    return (*params.logit_bias, *penalties)
 
 
 def forbid_early_ends(logits: torch.Tensor, sequences: SequenceOf[Sequence], eos_token_ids: SequenceOf[int]) -> None:

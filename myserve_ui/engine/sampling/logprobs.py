@@ -46,26 +46,20 @@ def _report(sequence: Sequence, logits: torch.Tensor, targets: list[int]) -> Non
     sequence.num_scored_tokens += len(targets)
 
 
-def copy_reported(logits: torch.Tensor, sequences: SequenceOf[Sequence]) -> torch.Tensor | None:
-    """The rows of `logits` [num_seqs, vocab] whose sequences report log-probabilities, None if there are none."""
-    asking = _reporting(sequences)
-    return logits[to_device(asking, torch.long, logits.device)] if asking else None
+def copy_reporting(logits: torch.Tensor, sequences: SequenceOf[Sequence]) -> tuple[dict[int, int], torch.Tensor | None]:
+    """How many likeliest tokens a sequence reports, by its index, of those that do; and their rows of `logits`."""
+    num_top = {index: each.params.top_logprobs for index, each in enumerate(sequences) if each.params.logprobs}
+    return num_top, logits[to_device(list(num_top), torch.long, logits.device)] if num_top else None
 
 
 def report_logprobs(
-    logits: torch.Tensor | None, sequences: SequenceOf[Sequence], token_ids: SequenceOf[int | None]
+    logits: torch.Tensor | None, num_top: dict[int, int], token_ids: SequenceOf[int | None]
 ) -> dict[int, TokenLogprob]:
-    """By the index of the sequence: what is reported of its chosen token, from the rows that were copied."""
+    """Of the chosen tokens, by index, from what `copy_reporting` gave."""
     if logits is None:
         return {}
-    asking = _reporting(sequences)
-    num_top = [sequences[index].params.top_logprobs for index in asking]
-    reported = token_logprobs(logits, [token_ids[index] or 0 for index in asking], num_top)
-    return dict(zip(asking, reported, strict=True))
-
-
-def _reporting(sequences: SequenceOf[Sequence]) -> list[int]:
-    return [index for index, sequence in enumerate(sequences) if sequence.params.logprobs]
+    chosen = [token_ids[index] or 0 for index in num_top]
+    return dict(zip(num_top, token_logprobs(logits, chosen, list(num_top.values())), strict=True))
 
 
 def token_logprobs(logits: torch.Tensor, token_ids: SequenceOf[int], num_top: SequenceOf[int]) -> list[TokenLogprob]:

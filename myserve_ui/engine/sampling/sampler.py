@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as SequenceOf
-from dataclasses import dataclass
 
 import torch
 
-from myserve_ui.core.logprobs import TokenLogprob
 from myserve_ui.engine.grammars.masks import GrammarMasks, forbid_tokens
 from myserve_ui.engine.sampling.adjustments import (
     add_penalties_and_bias,
@@ -16,18 +14,9 @@ from myserve_ui.engine.sampling.adjustments import (
     penalise_repetition,
 )
 from myserve_ui.engine.sampling.draws import draw_tokens
-from myserve_ui.engine.sampling.logprobs import copy_reported, report_logprobs
+from myserve_ui.engine.sampling.logprobs import copy_reporting, report_logprobs
+from myserve_ui.engine.scheduler import Sampled
 from myserve_ui.engine.sequence import Sequence
-
-
-@dataclass(frozen=True, slots=True)
-class Sampled:
-    """What one step chose, in the order of its sequences."""
-
-    token_ids: list[int | None]
-    """None for logits that are not numbers."""
-    logprobs: dict[int, TokenLogprob]
-    """By index, for the sequences that asked."""
 
 
 class Sampler:
@@ -44,11 +33,11 @@ class Sampler:
         """Choose a token by each row of `logits` [num_seqs, vocab], if `masks` allow it; changes the logits."""
         if not sequences:
             return Sampled([], {})
-        reported = copy_reported(logits, sequences)  # log-probabilities are the model's own, before adjustments
+        reporting, raw = copy_reporting(logits, sequences)  # log-probabilities are the model's own, before adjustments
         penalise_repetition(logits, sequences)
         add_penalties_and_bias(logits, sequences)
         forbid_early_ends(logits, sequences, self._eos_token_ids)
         forbid_unreadable(logits, self._num_input_ids)
         forbid_tokens(logits, masks)
         token_ids = draw_tokens(logits, sequences)
-        return Sampled(token_ids, report_logprobs(reported, sequences, token_ids))
+        return Sampled(token_ids, report_logprobs(raw, reporting, token_ids))
