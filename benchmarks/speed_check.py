@@ -15,12 +15,12 @@ from benchmarks.goals import Goal
 from benchmarks.turn_speed import HIGHEST_TOKEN_ID, compare_last_turn, time_to_first_token
 from myserve_ui.bench.machine.speed import measure_machine
 from myserve_ui.bench.roofline.roofline import MachineSpeed, ModelCost, predict_decode
+from myserve_ui.core.machine import return_freed_memory
 from myserve_ui.core.memory_report import count_weight_traffic
 from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.engine.engine import Engine
+from myserve_ui.kernels.threads import bound_threads
 from myserve_ui.models.catalog import build_catalog
-from myserve_ui.models.devices import bound_threads
-from myserve_ui.models.freed_memory import return_freed_memory
 from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.models.loading.loader import LoadOptions, load_model
 from myserve_ui.serving.engine_builder import EngineLimits, build_engine

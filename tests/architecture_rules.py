@@ -62,7 +62,7 @@ HOMES: dict[str, set[str]] = {
     "threading": {"serving"},
     "_thread": {"serving"},
     "multiprocessing": {"serving"},
-    "concurrent": {"serving", "server/page_gate", "models/devices", "models/loading/loader", "benchmarks"},
+    "concurrent": {"serving", "server/page_gate", "kernels/threads", "models/loading/loader", "benchmarks"},
     "gradio": {"ui", "server"},
     "gradio_client": {"ui", "server"},
     "fastapi": {"api", "server", "benchmarks"},

@@ -19,9 +19,9 @@ from benchmarks.rivals.baselines import RIVALS, Rival
 from myserve_ui.core.requests import Message
 from myserve_ui.engine.detokenizer import Detokenizer
 from myserve_ui.errors import InvalidRequestError, ModelLoadError
+from myserve_ui.kernels.threads import bound_threads
 from myserve_ui.model_settings import catalog_of, load_options
 from myserve_ui.models.catalog import find_source
-from myserve_ui.models.devices import bound_threads
 from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.models.loading.loader import fetch_model, load_model
 from myserve_ui.models.tiny import build_tiny_loaded_model

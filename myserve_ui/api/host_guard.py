@@ -8,7 +8,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from myserve_ui.api.refusals import HostNotAllowedError
-from myserve_ui.core.loopback import is_loopback
+from myserve_ui.core.machine import is_loopback
 
 
 class HostGuard:

@@ -20,8 +20,8 @@ from myserve_ui.bench.machine.facts import PACKAGES, describe_machine
 from myserve_ui.bench.machine.speed import measure_machine
 from myserve_ui.bench.roofline.roofline import MachineSpeed, ModelRoofline, count_sequences_that_fit, find_cost
 from myserve_ui.bench.sweep import CARD_POINTS, Surroundings, Sweep, SweepProgress
+from myserve_ui.core.machine import describe_versions
 from myserve_ui.core.model_info import ModelInfo
-from myserve_ui.core.versions import describe_versions
 from myserve_ui.errors import InvalidRequestError, OverloadedError
 from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.serving.engine_pool import EnginePool

@@ -6,7 +6,7 @@ import gc
 import sys
 from collections.abc import Sequence
 
-from myserve_ui.core.loopback import is_loopback
+from myserve_ui.core.machine import is_loopback
 from myserve_ui.server.process import forgive_warnings, say, secure_streams
 from myserve_ui.settings import Settings, read_settings
 from myserve_ui.settings.environment import prepare_environment

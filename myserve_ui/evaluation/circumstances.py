@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from myserve_ui.core.versions import describe_versions
+from myserve_ui.core.machine import describe_versions
 
 PACKAGES = ("torch", "transformers", "bitsandbytes")
 

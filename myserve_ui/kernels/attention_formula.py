@@ -1,4 +1,4 @@
-"""Attention of folded queries over keys and values that lie ready: what rows and blocks of a cache have in common."""
+"""How a layer attends, by its configuration and keywords, and the formula: folded queries over keys that lie ready."""
 
 from __future__ import annotations
 
@@ -8,6 +8,14 @@ from typing import Any
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
+
+
+def configurations_of(text: Any) -> tuple[Any, ...]:
+    """One for each layer of the text part `text` where they differ, else `text` alone, which holds for all.
+
+    transformers raises for a value that layers do not share.
+    """
+    return tuple(text.per_layer_config) if getattr(text, "is_heterogeneous", False) else (text,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,16 @@ from transformers import PreTrainedModel
 from transformers.activations import SiLUActivation
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from myserve_ui.kernels.linear.product import ProductFactory
-from myserve_ui.kernels.row_batch import UNBOUNDED, RowBatch
-from myserve_ui.kernels.row_loops import add_and_norm_rows, gate_rows, norm_heads, norm_rows, rotate_rows
+from myserve_ui.kernels.linear.packed import ProductFactory
+from myserve_ui.kernels.row_loops import (
+    UNBOUNDED,
+    RowBatch,
+    add_and_norm_rows,
+    gate_rows,
+    norm_heads,
+    norm_rows,
+    rotate_rows,
+)
 
 KINDS = frozenset({"LlamaDecoderLayer", "MistralDecoderLayer", "Qwen2DecoderLayer", "Qwen3DecoderLayer"})
 """Layers that are nothing but norm, attention with rotary positions, norm, gated MLP."""

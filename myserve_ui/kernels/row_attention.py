@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from numba import carray  # type: ignore[attr-defined]
 
-from myserve_ui.kernels.compiled import compiled, compiled_for_c
-from myserve_ui.kernels.loop_parts import as_pointer, claim_next, exp_of
-from myserve_ui.kernels.loop_team import run_by_team
+from myserve_ui.kernels.compiled import as_pointer, claim_next, compiled, compiled_for_c, exp_of
+from myserve_ui.kernels.threads import run_by_team
 
 TILE, BLOCK = 16, 64
 """Tokens of a prompt that attend together, and keys that they read together: 16 KiB of heads of 64 numbers."""

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import torch
 
-from myserve_ui.core.container_limits import read_container_limits
 from myserve_ui.errors import ModelLoadError
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
@@ -24,26 +21,6 @@ def find_device_problem(device: str) -> str | None:
     index = int(device.partition(":")[2] or 0)
     count = torch.cuda.device_count()
     return f"this machine has {count} CUDA devices, so the last is cuda:{count - 1}" if index >= count else None
-
-
-def bound_threads(threads: int | None) -> None:
-    """Let CPU products of this thread, and of those not begun, use `threads` threads.
-
-    None leaves torch's choice, a thread for each core, unless the container has less processor time than that.
-    """
-    current = torch.get_num_threads()  # asked first: a new thread would take the number of the process instead
-    if threads is None:
-        threads = read_container_limits().bound_threads(current)
-    if threads != current:
-        torch.set_num_threads(threads)
-
-
-def product_workers(number: int, name: str) -> ThreadPoolExecutor:
-    """`number` workers whose CPU products use as many threads as those of the thread that calls.
-
-    Left alone, a new thread uses as many as any thread of the process was bound to last.
-    """
-    return ThreadPoolExecutor(number, name, initializer=bound_threads, initargs=(torch.get_num_threads(),))
 
 
 def resolve_device(device: str) -> torch.device:

@@ -13,9 +13,9 @@ from typing import Any, TypeGuard
 
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from myserve_ui.core.layer_values import configurations_of
 from myserve_ui.core.sampling_params import SamplingDefaults, SamplingParams
 from myserve_ui.errors import InvalidRequestError, ModelLoadError
+from myserve_ui.kernels.attention_formula import configurations_of
 
 logger = logging.getLogger(__name__)
 

@@ -10,12 +10,11 @@ from typing import Any
 import torch
 from transformers import PretrainedConfig, PreTrainedModel
 
-from myserve_ui.core.layer_values import configurations_of
 from myserve_ui.core.memory_report import MemoryReport, WeightGroup
+from myserve_ui.kernels.attention_formula import configurations_of
 from myserve_ui.kernels.linear.fp16 import Fp16Linear
 from myserve_ui.kernels.linear.int4 import Int4Linear
-from myserve_ui.kernels.linear.packed import PackedLinear
-from myserve_ui.kernels.linear.product import Product
+from myserve_ui.kernels.linear.packed import PackedLinear, Product
 from myserve_ui.kernels.stored_embedding import StoredEmbedding
 
 _Identity = tuple[str, int]

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from myserve_ui.bench.benchmark_service import BenchmarkService, OwnDoor
 from myserve_ui.bench.client.client import NO_KEY
 from myserve_ui.bench.documents.store import RUNS_FOLDER, RunStore
-from myserve_ui.core.loopback import is_loopback
+from myserve_ui.core.machine import is_loopback
 from myserve_ui.core.model_info import OnProgress
 from myserve_ui.evaluation.comparisons import Comparisons
+from myserve_ui.kernels.threads import bound_threads, follow_core_share
 from myserve_ui.model_settings import catalog_of, engine_limits, load_options
 from myserve_ui.models.catalog import Catalog, CatalogEntry, ModelSource, SourceKind
-from myserve_ui.models.cpu.core_share import follow_core_share
-from myserve_ui.models.devices import bound_threads
 from myserve_ui.models.loaded_model import ECHO_NAME, LoadedModel, echo_model
 from myserve_ui.models.loading.loader import load_model
 from myserve_ui.serving.chat_service import ChatService

@@ -11,11 +11,11 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from myserve_ui.core.layer_values import configurations_of
 from myserve_ui.engine.blocks.runner import BlockRunner
 from myserve_ui.engine.module.length_check import affordable_work, check_past, switches_of, tokens_to_check, windows_of
 from myserve_ui.engine.rows.runner import ModelRunner
 from myserve_ui.errors import ModelLoadError
+from myserve_ui.kernels.attention_formula import configurations_of
 from myserve_ui.models.facts import find_named_borders
 from myserve_ui.models.loaded_model import LoadedModel
 

@@ -26,7 +26,7 @@ from myserve_ui.engine.module.self_check import (
 from myserve_ui.engine.rows.runner import ModelRunner, Runner
 from myserve_ui.engine.sampling.draws import draw_from_nucleus
 from myserve_ui.errors import ModelLoadError
-from myserve_ui.models.cpu.row_ladders import find_row_ladders
+from myserve_ui.kernels.row_ladder import find_row_ladders
 from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.serving.context_check import Context, settle_context
 

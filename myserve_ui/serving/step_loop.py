@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from myserve_ui.models.devices import product_workers
+from myserve_ui.kernels.threads import product_workers
 
 logger = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ prepare_environment()
 import torch  # noqa: E402
 from transformers.utils.logging import disable_progress_bar  # noqa: E402
 
-from myserve_ui.core.versions import describe_versions  # noqa: E402
+from myserve_ui.core.machine import describe_versions  # noqa: E402
 from myserve_ui.errors import MyServeError  # noqa: E402
 from tests.families.tiny_configs import causal_types  # noqa: E402
 from tests.families.trial import Form, GenerateFailsError, compare_with_generate, load, write_tiny_model  # noqa: E402

@@ -12,7 +12,7 @@ from myserve_ui.engine.module.self_check import check_runner, reference_logits
 from myserve_ui.engine.offline import run_steps
 from myserve_ui.engine.rows.runner import ModelRunner
 from myserve_ui.engine.sequence import EngineRequest
-from myserve_ui.models.cpu.kernels import install_cpu_kernels
+from myserve_ui.kernels.cpu_kernels import install_cpu_kernels
 from myserve_ui.models.tiny import FAMILIES, VOCAB_SIZE, build_tiny_model
 from myserve_ui.models.tokenizers.byte_tokenizer import EOS_TOKEN_ID
 from tests.support.block_runners import ReplayingRecorder, block_runner

@@ -11,7 +11,7 @@ import psutil
 import pytest
 import torch
 
-from myserve_ui.models.cpu.core_share import (
+from myserve_ui.kernels.threads import (
     PERIOD,
     CoreSeconds,
     CoreShare,

@@ -9,14 +9,13 @@ from transformers import LlamaConfig, PreTrainedModel
 
 from myserve_ui.core.memory_report import count_weight_traffic
 from myserve_ui.kernels import lean_layer
+from myserve_ui.kernels.cpu_kernels import KernelMismatchError, convert_the_rest, install_cpu_kernels
 from myserve_ui.kernels.lean_layer import LeanDecoderLayer
 from myserve_ui.kernels.linear import fp16 as fp16_linear
 from myserve_ui.kernels.linear.fp16 import Fp16Linear, can_compute_from_fp16, pack_whole
 from myserve_ui.kernels.linear.int4 import Int4Linear, round_to_groups
 from myserve_ui.kernels.linear.packed import PackedLinear, can_pack
 from myserve_ui.kernels.stored_embedding import StoredEmbedding, halve_exactly, store_embedding
-from myserve_ui.models.cpu.int4_model import convert_the_rest
-from myserve_ui.models.cpu.kernels import KernelMismatchError, install_cpu_kernels
 from myserve_ui.models.memory import measure_memory
 from myserve_ui.models.tiny import FAMILIES, build_tiny_model
 
@@ -116,7 +115,7 @@ def test_a_tied_embedding_that_is_scaled_stays_in_16_bits_and_counts_no_paramete
     prompt, count = torch.arange(20)[None], sum(parameter.numel() for parameter in model.parameters())
     expected = model(prompt).logits
     if not is_known:
-        monkeypatch.setattr("myserve_ui.models.cpu.kernels.store_embedding", lambda *_, **__: None)
+        monkeypatch.setattr("myserve_ui.kernels.cpu_kernels.store_embedding", lambda *_, **__: None)
     assert install_cpu_kernels(model, torch.float32, in_int4=False)
     report = measure_memory(model)
     assert report.num_parameters == count

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from myserve_ui.kernels.cpu_kernels import PACKING, pack_int4
 from myserve_ui.kernels.linear.int4 import GROUP_SIZE, Int4Linear, dequantize_groups, fits_int4, quantize_in_groups
-from myserve_ui.models.cpu.int4_model import PACKING, pack_int4
 from myserve_ui.models.memory import measure_memory
 from myserve_ui.models.tiny import build_tiny_model
 

@@ -18,12 +18,11 @@ from myserve_ui.core.model_info import LoadState
 from myserve_ui.core.requests import Message
 from myserve_ui.core.sampling_params import SamplingDefaults
 from myserve_ui.errors import ModelLoadError, ModelNotFoundError, PrecisionUnavailableError
+from myserve_ui.kernels.cpu_kernels import LAYING_OUT, PACKING
 from myserve_ui.kernels.lean_layer import LeanDecoderLayer
 from myserve_ui.kernels.linear.fp16 import Fp16Linear
 from myserve_ui.kernels.linear.packed import PackedLinear
 from myserve_ui.models.catalog import Catalog, SourceKind, build_catalog, find_default_gguf, find_source
-from myserve_ui.models.cpu.int4_model import PACKING
-from myserve_ui.models.cpu.kernels import LAYING_OUT
 from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.models.loading import placement
 from myserve_ui.models.loading.loader import LoadOptions, load_model
@@ -234,7 +233,7 @@ def test_a_damaged_tokenizer_is_refused_by_name(folder, name, text):
     else:
         (folder / name).write_text(text)
     words = "has no tokenizer (tokenizer.json)" if text is None else f"The {name} of tiny is damaged ("
-    assert (words if text != "{}" else "The tokenizer of tiny cannot be read (") in refusal(folder)
+    assert (words if text != "{}" else f"The {name} of tiny is not a whole one (it lacks model") in refusal(folder)
 
 
 def test_a_full_disk_is_not_blamed_on_the_files(folder, monkeypatch):

@@ -9,8 +9,7 @@ from transformers.pytorch_utils import Conv1D
 
 from myserve_ui.kernels.linear.int4 import Int4Linear
 from myserve_ui.kernels.linear.packed import PackedLinear, can_pack
-from myserve_ui.kernels.row_ladder import RowLadder, common_ladder
-from myserve_ui.models.cpu.row_ladders import find_row_ladders
+from myserve_ui.kernels.row_ladder import RowLadder, common_ladder, find_row_ladders
 from myserve_ui.models.tiny import FAMILIES, build_tiny_model
 
 TRIED = (1, 2, 3, 4, 6, 8, 12)

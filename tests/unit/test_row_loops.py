@@ -20,19 +20,19 @@ from myserve_ui.engine.rows.attention import AttentionBatch, is_quick_in_loop
 from myserve_ui.engine.rows.runner import ModelRunner
 from myserve_ui.engine.scheduler import ScheduledBatch, ScheduledChunk
 from myserve_ui.engine.sequence import EngineRequest, Sequence
-from myserve_ui.kernels import compiled, loop_parts, loop_team
-from myserve_ui.kernels.loop_parts import claim_next
-from myserve_ui.kernels.loop_team import run_by_team
+from myserve_ui.kernels import compiled, threads
+from myserve_ui.kernels.compiled import claim_next
+from myserve_ui.kernels.cpu_kernels import install_cpu_kernels
 from myserve_ui.kernels.row_attention import attend_rows, write_rows
-from myserve_ui.kernels.row_batch import UNBOUNDED
 from myserve_ui.kernels.row_loops import (
+    UNBOUNDED,
     add_and_norm_rows,
     gate_rows,
     norm_heads,
     norm_rows,
     rotate_rows,
 )
-from myserve_ui.models.cpu.kernels import install_cpu_kernels
+from myserve_ui.kernels.threads import run_by_team
 from myserve_ui.models.tiny import FAMILIES, build_tiny_model
 from tests.support.sampling import resolved
 
@@ -87,12 +87,12 @@ def test_a_gate_holds_over_the_whole_range_of_float32():
 
 
 def test_e_to_the_power_of_x_is_exact_to_two_units_of_the_last_place():
-    powers = np.linspace(loop_parts.LOWEST, 88.3, 200_001).astype(np.float32)
+    powers = np.linspace(compiled.LOWEST, 88.3, 200_001).astype(np.float32)
     exact = np.exp(powers.astype(np.float64))
-    apart = np.abs(np.array([loop_parts.exp_of(x) for x in powers]) - exact)
+    apart = np.abs(np.array([compiled.exp_of(x) for x in powers]) - exact)
     assert (apart / np.spacing(exact.astype(np.float32))).max() < 2
-    assert loop_parts.exp_of(np.float32(1000)) == np.inf
-    assert loop_parts.exp_of(np.float32(-1000)) == loop_parts.exp_of(np.float32(loop_parts.LOWEST))
+    assert compiled.exp_of(np.float32(1000)) == np.inf
+    assert compiled.exp_of(np.float32(-1000)) == compiled.exp_of(np.float32(compiled.LOWEST))
 
 
 def write_and_attend(heads, keys, values, places, style) -> np.ndarray:
@@ -289,8 +289,8 @@ def test_a_loop_is_run_by_as_many_threads_as_are_asked_for():
 
 
 def test_where_no_threads_are_lent_the_one_that_asks_does_it_all(monkeypatch, tmp_path):
-    monkeypatch.setattr(loop_team.torch, "__file__", str(tmp_path / "__init__.py"))
-    monkeypatch.setattr(loop_team, "_find_parallel", loop_team._find_parallel.__wrapped__)
+    monkeypatch.setattr(threads.torch, "__file__", str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(threads, "_find_parallel", threads._find_parallel.__wrapped__)
     heads, keys, values = noise(2, 3, 8), noise(2, 1, 4, 8), noise(2, 1, 4, 8)
     places = np.array([[0, 2], [1, 2]])
     cached = keys.numpy(), values.numpy()

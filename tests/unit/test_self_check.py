@@ -19,7 +19,7 @@ from myserve_ui.engine.module.self_check import (
 from myserve_ui.engine.rows import attention
 from myserve_ui.engine.rows.runner import ModelRunner
 from myserve_ui.errors import ModelLoadError
-from myserve_ui.models.cpu.int4_model import pack_int4
+from myserve_ui.kernels.cpu_kernels import pack_int4
 from myserve_ui.models.tiny import VOCAB_SIZE, build_tiny_model
 
 

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from myserve_ui.cli.serve_command import exposure_warning
-from myserve_ui.core.loopback import is_loopback
+from myserve_ui.core.machine import is_loopback
 from myserve_ui.errors import SettingsError
 from myserve_ui.settings import Settings, read_settings
 from myserve_ui.settings.environment import prepare_environment, without_unusable_proxies

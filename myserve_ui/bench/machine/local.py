@@ -16,9 +16,8 @@ from myserve_ui.bench.machine.facts import PACKAGES, describe_machine
 from myserve_ui.bench.machine.speed import measure_machine
 from myserve_ui.bench.roofline.roofline import MachineSpeed, ModelRoofline, find_cost
 from myserve_ui.bench.sweep import Surroundings
-from myserve_ui.core.loopback import is_loopback
+from myserve_ui.core.machine import describe_versions, is_loopback
 from myserve_ui.core.model_info import ModelInfo
-from myserve_ui.core.versions import describe_versions
 from myserve_ui.serving.step_loop import on_own_thread
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from myserve_ui.core.layer_values import configurations_of
 from myserve_ui.engine.module.mask_reading import MaskReading
 from myserve_ui.errors import ModelLoadError, MyServeError
+from myserve_ui.kernels.attention_formula import configurations_of
 
 STATES = ("linear", "mamba", "recurrent", "conv", "kda", "gdn", "ssm")
 NOT_GIVEN = "its layers expect something that the engine does not give them"

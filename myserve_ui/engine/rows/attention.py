@@ -28,7 +28,7 @@ from myserve_ui.kernels.attention_formula import (
     read_style,
 )
 from myserve_ui.kernels.row_attention import attend_rows, write_rows
-from myserve_ui.kernels.row_batch import UNBOUNDED
+from myserve_ui.kernels.row_loops import UNBOUNDED
 
 ATTENTION_NAME = "myserve_rows"
 SPARSE = 2
@@ -96,7 +96,7 @@ class AttentionBatch:
         return self.in_loop and (num_threads <= FEW_THREADS or len(self.positions) <= FEW_ROWS)
 
     def attend_rows(self, layer: int, heads: np.ndarray, num_kv_heads: int, style: tuple[float, int]) -> np.ndarray:
-        """Attention of one layer over the whole batch, as kernels/row_batch.py has it."""
+        """Attention of one layer over the whole batch, as kernels/row_loops.py has it."""
         if self.whole_in_loop or not self.chunks:
             return self.attend_in_loop(layer, heads, num_kv_heads, style)
         num_heads = heads.shape[1] - 2 * num_kv_heads

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import torch
 
-from myserve_ui.kernels.linear.packed import PackedLinear
-from myserve_ui.kernels.linear.product import Product
+from myserve_ui.kernels.linear.packed import PackedLinear, Product
 from myserve_ui.kernels.stored_embedding import halve_exactly
 
 BLOCK_ROWS = 512

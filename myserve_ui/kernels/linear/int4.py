@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from myserve_ui.kernels.linear.product import Product
+from myserve_ui.kernels.linear.packed import Product
 
 GROUP_SIZE = 32
 """Neighbouring inputs that share a scale and a zero: 16 + 16 bits over 32 weights, so 5 bits a weight in all.

@@ -1,10 +1,37 @@
-"""A linear layer for the CPU whose weight is laid out once for oneDNN; a stock one lays it out at every call."""
+"""What linear layers with weights of their own form have in common, and the one that is laid out for oneDNN.
+
+It is laid out once; a stock one is at every call.
+"""
 
 from __future__ import annotations
 
-import torch
+from collections.abc import Callable
 
-from myserve_ui.kernels.linear.product import Product
+import torch
+from torch import nn
+
+
+class Product(nn.Module):
+    """A linear layer with one thing more: its result on top of a residual, in as few calls as the kernel allows."""
+
+    in_features: int
+    out_features: int
+    bias: torch.Tensor | None
+
+    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
+        """The sizes of `weight` [out_features, in_features], whose form is the kind's own, and `bias` as it is."""
+        super().__init__()
+        self.out_features, self.in_features = weight.shape
+        self.register_buffer("bias", None if bias is None else bias.detach())
+
+    def add_to(self, residual: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
+        """`residual + self(inputs)`, as a new tensor in the dtype of `residual` [..., out_features]."""
+        return residual + self(inputs)
+
+
+ProductFactory = Callable[[torch.Tensor, torch.Tensor | None], Product]
+"""Makes one of a weight [out_features, in_features] and a bias."""
+
 
 ROWS_HINT = 16
 """Rows that the layout is chosen for. Layouts for 1 or for 512 are slower at every other size, this one at none."""

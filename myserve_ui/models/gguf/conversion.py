@@ -25,6 +25,7 @@ from transformers import (
     modeling_gguf_pytorch_utils,
 )
 
+from myserve_ui.core.machine import return_freed_memory
 from myserve_ui.core.model_info import OnProgress
 from myserve_ui.errors import ModelLoadError
 from myserve_ui.kernels.stored_embedding import halve_exactly
@@ -35,7 +36,6 @@ from myserve_ui.models.cache_folder import (
     replace_folder,
     unfinished_folder,
 )
-from myserve_ui.models.freed_memory import return_freed_memory
 from myserve_ui.models.gguf.checksums import content_digest, is_whole, write_manifest
 from myserve_ui.models.gguf.file import GgufFile, open_gguf
 from myserve_ui.models.gguf.rope import restore_rope_factors

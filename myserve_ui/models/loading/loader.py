@@ -13,15 +13,14 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from myserve_ui.core.machine import return_freed_memory
 from myserve_ui.core.memory_report import count_weight_traffic
 from myserve_ui.core.model_info import LoadState, OnProgress, ignore_progress
 from myserve_ui.errors import ModelLoadError, PrecisionUnavailableError
+from myserve_ui.kernels.cpu_kernels import KernelMismatchError, install_cpu_kernels, pack_int4
 from myserve_ui.models.catalog import CatalogEntry, ModelSource, SourceKind, find_default_gguf
-from myserve_ui.models.cpu.int4_model import pack_int4
-from myserve_ui.models.cpu.kernels import KernelMismatchError, install_cpu_kernels
 from myserve_ui.models.devices import resolve_device, resolve_dtype
 from myserve_ui.models.facts import find_context_length, find_end_tokens, find_sampling_defaults
-from myserve_ui.models.freed_memory import return_freed_memory
 from myserve_ui.models.gguf.conversion import convert_gguf
 from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.models.loading.checkpoint import Checkpoint, read_checkpoint

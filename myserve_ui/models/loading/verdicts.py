@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from myserve_ui.core.versions import describe_versions
+from myserve_ui.core.machine import describe_versions
 
 logger = logging.getLogger(__name__)
 

@@ -1,21 +1,28 @@
-"""How many threads a product gets while other programs compute too: as many as cores are left over.
+"""The threads that products are computed on: how many, while other programs compute too, and loops that borrow them.
 
-The threads of a product wait for the slowest of them. One whose core is taken keeps all waiting, in every product of a
-step, so that another program on a quarter of one core makes two threads slower than one alone (docs/log.md has the
-figures). What the host takes from a virtual machine ("steal") is nothing that a thread less could help.
+A product gets as many as cores are left over. Its threads wait for the slowest of them: one whose core is taken keeps
+all waiting, in every product of a step, so that another program on a quarter of one core makes two threads slower than
+one alone (docs/log.md has the figures). What the host takes from a virtual machine ("steal") is nothing that a thread
+less could help.
 """
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import logging
 import os
 import time
 from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import psutil
 import torch
+
+from myserve_ui.core.container_limits import read_container_limits
 
 logger = logging.getLogger(__name__)
 
@@ -27,6 +34,9 @@ BUSY = ("user", "system", "irq", "softirq")
 """Kinds of processor time in which somebody computes, where the system tells them."""
 NICE = "nice"
 """Time of programs that give way to others: to us too, unless we are one of them."""
+
+LIBRARY = "libgomp*.so*"
+Parallel = Callable[[int, int, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,3 +132,54 @@ def _own_cores(*, at_least: int) -> Collection[int]:
     """
     own = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
     return own if len(own) >= at_least else range(psutil.cpu_count() or at_least)
+
+
+def run_by_team(address: int, data: int, num_threads: int) -> None:
+    """Call the C function at `address`, void (void *), with `data`: on `num_threads` threads at once where that can be.
+
+    Python's lock is let go meanwhile. Returns when all have returned.
+    """
+    if num_threads > 1 and (parallel := _find_parallel()) is not None:
+        parallel(address, data, num_threads, 0)
+    else:
+        _function_type()(address)(data)
+
+
+@functools.cache
+def _function_type() -> Any:
+    return ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+@functools.cache
+def _find_parallel() -> Parallel | None:
+    """What `#pragma omp parallel` calls in the copy of GNU OpenMP that torch computes with; None if it has no such."""
+    for path in sorted((Path(torch.__file__).parent / "lib").glob(LIBRARY)):
+        try:
+            parallel = ctypes.CDLL(str(path)).GOMP_parallel
+        except (OSError, AttributeError) as error:
+            logger.debug("%s lends no threads: %s", path.name, error)
+            continue
+        parallel.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
+        parallel.restype = None
+        return parallel
+    return None
+
+
+def bound_threads(threads: int | None) -> None:
+    """Let CPU products of this thread, and of those not begun, use `threads` threads.
+
+    None leaves torch's choice, a thread for each core, unless the container has less processor time than that.
+    """
+    current = torch.get_num_threads()  # asked first: a new thread would take the number of the process instead
+    if threads is None:
+        threads = read_container_limits().bound_threads(current)
+    if threads != current:
+        torch.set_num_threads(threads)
+
+
+def product_workers(number: int, name: str) -> ThreadPoolExecutor:
+    """`number` workers whose CPU products use as many threads as those of the thread that calls.
+
+    Left alone, a new thread uses as many as any thread of the process was bound to last.
+    """
+    return ThreadPoolExecutor(number, name, initializer=bound_threads, initargs=(torch.get_num_threads(),))

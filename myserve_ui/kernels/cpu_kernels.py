@@ -11,17 +11,15 @@ from torch import nn
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
+from myserve_ui.core.machine import trim_heap
 from myserve_ui.core.model_info import OnProgress, ignore_progress
 from myserve_ui.errors import MyServeError
 from myserve_ui.kernels.lean_layer import ComplexRotary, LeanDecoderLayer, LeanNorm, find_lean_layers
 from myserve_ui.kernels.linear.fp16 import pack_whole
 from myserve_ui.kernels.linear.int4 import Int4Linear, fits_int4, round_to_groups
-from myserve_ui.kernels.linear.packed import can_pack
-from myserve_ui.kernels.linear.product import Product, ProductFactory
+from myserve_ui.kernels.linear.packed import Product, ProductFactory, can_pack
 from myserve_ui.kernels.stored_embedding import store_embedding
-from myserve_ui.models.cpu.int4_model import convert_the_rest, weight_of
-from myserve_ui.models.devices import product_workers
-from myserve_ui.models.freed_memory import trim_heap
+from myserve_ui.kernels.threads import product_workers
 
 AT_ONCE = 2
 """Layers that are packed side by side: the kernels' own packing uses one core. Each may stand twice for a moment."""
@@ -30,6 +28,8 @@ CHECK_TOKENS = 5
 TRIED_TOKENS = (5, 6)
 ROUNDING = {torch.float32: 1e-4, torch.bfloat16: 3e-2}
 """Largest difference of a result, as a share of the largest: sums in another order, products of this dtype."""
+
+PACKING = "packing the weights into 4 bits"
 
 
 class KernelMismatchError(Exception):
@@ -182,3 +182,49 @@ def _refuse_if_apart(actual: torch.Tensor, expected: torch.Tensor, tolerance: fl
         raise KernelMismatchError(f"{name}: results are no numbers")
     if difference > tolerance:
         raise KernelMismatchError(f"{name}: results differ by {difference:.2%} of the largest")
+
+
+@torch.inference_mode()
+def pack_int4(model: PreTrainedModel, dtype: torch.dtype, *, on_progress: OnProgress = ignore_progress) -> int:
+    """Replace every linear layer but the output embedding; what stays is converted to `dtype`. Returns how many.
+
+    The output embedding stays whole, as in the other precisions: the kernel would round logits to bfloat16, where
+    neighbouring ones tie, and 4 bits cost more there than in all layers together. So do layers whose sizes do not fit.
+    """
+    names = [name for name, part in model.named_modules() if _is_packable(part, model)]
+    for done, name in enumerate(names):
+        on_progress(PACKING, done / len(names))
+        owner, _, child = name.rpartition(".")
+        part = model.get_submodule(name)
+        setattr(model.get_submodule(owner), child, _in_int4(part, dtype))
+    convert_the_rest(model, dtype)
+    return len(names)
+
+
+def _is_packable(part: nn.Module, model: PreTrainedModel) -> bool:
+    """Exactly a linear layer: a class derived from it may compute something else."""
+    if part is model.get_output_embeddings() or type(part) not in (nn.Linear, Conv1D):
+        return False
+    return fits_int4(*weight_of(part).shape)
+
+
+def weight_of(part: nn.Module) -> torch.Tensor:
+    """[out_features, in_features]; Conv1D keeps it the other way round."""
+    weight = part.get_parameter("weight").detach()
+    return weight.t() if isinstance(part, Conv1D) else weight
+
+
+def _in_int4(part: nn.Module, dtype: torch.dtype) -> Int4Linear:
+    bias = dict(part.named_parameters()).get("bias")
+    return Int4Linear(weight_of(part), None if bias is None else bias.detach().to(dtype)).eval()
+
+
+def convert_the_rest(model: PreTrainedModel, dtype: torch.dtype) -> None:
+    """Parameters only: buffers such as rotary frequencies and scales have dtypes of their own."""
+    for parameter in model.parameters():
+        if parameter.is_floating_point():
+            parameter.data = parameter.data.to(dtype)
+    if not any(parameter.is_floating_point() for parameter in model.parameters()):
+        # Packed weights are buffers, and some families (olmo) have norms without any: of such a module transformers
+        # could not tell the dtype and the device any more.
+        model.register_parameter("no_numbers", nn.Parameter(torch.empty(0, dtype=dtype), requires_grad=False))

@@ -1,1 +1,0 @@
-"""What a CPU gets: quicker layers, numbers of rows that agree, threads."""
