@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from myserve_ui.cli.commands import deliver, run_command
-from myserve_ui.cli.json_file import check_json_file
+from myserve_ui.cli.commands import run_command
+from myserve_ui.cli.output import check_json_file, deliver
 from myserve_ui.errors import InvalidRequestError
 from myserve_ui.settings import read_settings
 from myserve_ui.settings.environment import prepare_environment

@@ -98,7 +98,7 @@ HOMES: dict[str, set[str]] = {
 """Top-level module -> the rooms, folders or files that may import it."""
 
 NAMES_THAT_SAY_NOTHING = {"utils", "helpers", "common", "misc"}
-PRINTERS = {"selftest", "gpu_check", "commands", "__main__"}
+PRINTERS = {"selftest", "gpu_check", "commands", "output", "__main__"}
 
 QUIET_CALLS = {
     "Annotated",

@@ -1,34 +1,21 @@
-"""What each command does: its document is the last line of standard output, its progress goes to standard error."""
+"""The commands by name, and how each ends: with an exit code, and errors as sentences on standard error."""
 
 from __future__ import annotations
 
-import asyncio
-import json
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from myserve_ui.cli.arguments import ReportArguments, read_fidelity_arguments, read_perplexity_arguments, read_text
-from myserve_ui.cli.json_file import check_json_file, write_json_file
+from myserve_ui.cli.output import check_json_file, deliver, tell
 from myserve_ui.cli.serve_command import serve
 from myserve_ui.errors import InvalidRequestError, MyServeError, SettingsError
 from myserve_ui.paths import asset
 from myserve_ui.settings import read_settings
 from myserve_ui.settings.environment import prepare_environment
+from myserve_ui.settings.words import program
 
 FAILED, MISUSED, STOPPED = 1, 2, 130
-CHOICES = "serve, bench, fidelity, perplexity, roofline or selftest"
-USAGE = (
-    "python -m myserve_ui COMMAND\n"
-    "  serve       the chat page, the OpenAI route and the Gradio endpoints, on one port\n"
-    "  bench       how fast, for how many, how far from the machine's limit\n"
-    "  fidelity    what a cheaper precision costs on a text\n"
-    "  perplexity  perplexity of one model on a text\n"
-    "  roofline    what a decode step takes at least, here or on any device\n"
-    "  selftest    does the engine say what plain generate says?\n"
-    "Each lists its options with --help."
-)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -66,31 +53,12 @@ def _run_and_flush(run: Callable[[str, list[str]], int], name: str, arguments: l
         return FAILED
 
 
-def tell(message: str) -> None:
-    """A line to the person at the terminal."""
-    print(message, file=sys.stderr, flush=True)
+def _fidelity(arguments: list[str]) -> None:
+    _report(read_fidelity_arguments(arguments), "report")
 
 
-def _run(name: str, arguments: list[str]) -> int:
-    if name in ("", "--help", "-h"):
-        print(USAGE)
-    elif name == "serve":
-        return serve(arguments)
-    elif name == "fidelity":
-        _report(read_fidelity_arguments(arguments), "report")
-    elif name == "perplexity":
-        _report(read_perplexity_arguments(arguments), "perplexity")
-    elif name == "bench":
-        _bench(arguments)
-    elif name == "roofline":
-        _roofline(arguments)
-    elif name == "selftest":
-        from myserve_ui.selftest import main as selftest  # late, as below
-
-        return selftest(arguments)
-    else:
-        raise InvalidRequestError(f"There is no command {name[:40]!r}; choose {CHOICES}.")
-    return 0
+def _perplexity(arguments: list[str]) -> None:
+    _report(read_perplexity_arguments(arguments), "perplexity")
 
 
 def _report(asked: ReportArguments, kind: str) -> None:
@@ -100,11 +68,12 @@ def _report(asked: ReportArguments, kind: str) -> None:
     text = read_text(asked.text, asset("held_out.txt"))
     # Imported late: transformers takes seconds, and --help or a mistyped option should not wait for it.
     from myserve_ui.cli.reports import make_report
+    from myserve_ui.cli.terminal import run_until_stopped
     from myserve_ui.evaluation.comparisons import Comparisons
     from myserve_ui.server.service_builder import build_services
 
-    document = asyncio.run(make_report(build_services(settings), getattr(Comparisons, kind), asked, text, tell))
-    deliver(document, asked.json)
+    report = make_report(build_services(settings), getattr(Comparisons, kind), asked, text, tell)
+    deliver(run_until_stopped(report), asked.json)
 
 
 def _bench(arguments: list[str]) -> None:
@@ -140,8 +109,33 @@ def _roofline(arguments: list[str]) -> None:
     deliver(document, options.json)
 
 
-def deliver(document: dict[str, Any], path: str | None) -> None:
-    """One line of JSON on standard output, and in the file at `path` if there is one."""
-    line = json.dumps(document, allow_nan=False)
-    print(line, flush=True)
-    write_json_file(path, line)
+def _selftest(arguments: list[str]) -> int:
+    from myserve_ui.selftest import main as selftest
+
+    return selftest(arguments)
+
+
+COMMANDS: dict[str, tuple[Callable[[list[str]], int | None], str]] = {
+    "serve": (serve, "the chat page, the OpenAI route and the Gradio endpoints, on one port"),
+    "bench": (_bench, "how fast, for how many, how far from the machine's limit"),
+    "fidelity": (_fidelity, "what a cheaper precision costs on a text"),
+    "perplexity": (_perplexity, "perplexity of one model on a text"),
+    "roofline": (_roofline, "what a decode step takes at least, here or on any device"),
+    "selftest": (_selftest, "does the engine say what plain generate says?"),
+}
+
+
+def _run(name: str, arguments: list[str]) -> int:
+    if name in ("", "--help", "-h"):
+        print(_usage())
+        return 0
+    if name not in COMMANDS:
+        *others, last = COMMANDS
+        raise InvalidRequestError(f"There is no command {name[:40]!r}; choose {', '.join(others)} or {last}.")
+    command, _summary = COMMANDS[name]
+    return command(arguments) or 0
+
+
+def _usage() -> str:
+    lines = [f"  {name:10}  {summary}" for name, (_command, summary) in COMMANDS.items()]
+    return "\n".join([program("COMMAND"), *lines, "Each lists its options with --help."])

@@ -6,8 +6,9 @@ import argparse
 from typing import NoReturn
 
 from myserve_ui.errors import InvalidRequestError
+from myserve_ui.settings.words import program
 
-SETTINGS_HELP = "Any setting of app.py may follow too, such as --model or --threads."
+SETTINGS_HELP = "Any setting of serve may follow too, such as --model or --threads."
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -18,10 +19,8 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def make_parser(command: str, description: str, *, epilog: str = SETTINGS_HELP) -> CommandParser:
-    """A parser of `python -m myserve_ui COMMAND`."""
-    return CommandParser(
-        prog=f"python -m myserve_ui {command}", description=description, epilog=epilog, allow_abbrev=False
-    )
+    """A parser of the options of `command`."""
+    return CommandParser(prog=program(command), description=description, epilog=epilog, allow_abbrev=False)
 
 
 def split_numbers(text: str, option: str) -> tuple[float, ...]:

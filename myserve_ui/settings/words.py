@@ -15,9 +15,14 @@ from pydantic.fields import FieldInfo
 ENV_PREFIX = "MYSERVE_"
 
 
-def program() -> str:
-    """How the app was started, as one would type it again."""
-    return "myserve-ui serve" if Path(sys.argv[0]).stem == "myserve-ui" else "python app.py"
+def program(command: str = "serve") -> str:
+    """How `command` is started, as one would type it: by the installed command, as a module, or from a checkout."""
+    started = Path(sys.argv[0])
+    if started.stem == "myserve-ui":
+        return f"myserve-ui {command}"
+    if started.parent.name == "benchmarks":
+        return f"python -m benchmarks {command}"
+    return "python app.py" if command == "serve" else f"python -m myserve_ui {command}"
 
 
 def variable_name(name: str) -> str:

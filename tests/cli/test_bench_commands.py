@@ -17,7 +17,7 @@ import pytest
 from benchmarks.__main__ import main as run_benchmarks
 from myserve_ui.bench.documents.document import read_document
 from myserve_ui.cli.commands import main
-from myserve_ui.cli.json_file import check_json_file
+from myserve_ui.cli.output import check_json_file
 from myserve_ui.settings import Settings
 from tests.api.live import serve_door
 

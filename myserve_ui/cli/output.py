@@ -1,8 +1,11 @@
-"""The file beside standard output that a command writes its document to, checked before the work begins."""
+"""What a command gives: one document, the last line of standard output and a file; words to the person beside it."""
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
+from typing import Any
 
 from myserve_ui.errors import InvalidRequestError, MyServeError
 
@@ -21,7 +24,19 @@ def check_json_file(path: str | None) -> None:
         raise InvalidRequestError(f"{path} cannot be written: {_reason(error)}.", param="json") from None
 
 
-def write_json_file(path: str | None, line: str) -> None:
+def deliver(document: dict[str, Any], path: str | None) -> None:
+    """One line of JSON on standard output, and in the file at `path` if there is one."""
+    line = json.dumps(document, allow_nan=False)
+    print(line, flush=True)
+    _write(path, line)
+
+
+def tell(message: str) -> None:
+    """A line to the person at the terminal."""
+    print(message, file=sys.stderr, flush=True)
+
+
+def _write(path: str | None, line: str) -> None:
     """Raises MyServeError if it cannot be written after all, such as on a full disk."""
     if path is None:
         return
