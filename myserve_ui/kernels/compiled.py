@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -23,8 +22,6 @@ Loop = TypeVar("Loop", bound=Callable[..., Any])
 
 FREEDOMS = {"reassoc", "contract", "nsz", "arcp"}
 """What the compiler may do with sums: order them for its registers. NaN and infinity stay what they are."""
-
-OPTIONS: Mapping[str, Any] = MappingProxyType({"fastmath": FREEDOMS, "error_model": "numpy"})
 
 logger = logging.getLogger(__name__)
 
@@ -52,14 +49,15 @@ def compiled_beside_others(function: Loop) -> Loop:
 def compiled_for_c(function: Callable[[Any], None]) -> Any:
     """`function`, which takes a pointer, for threads that know no Python: at its `address`."""
     signature = (types.voidptr,), types.void
-    loop: Any = CFunc(function, signature, locals={}, options={**OPTIONS, "nopython": True})
+    options = {"fastmath": FREEDOMS, "error_model": "numpy", "nopython": True}
+    loop: Any = CFunc(function, signature, locals={}, options=options)
     _keep_on_disk(loop, function)
     loop.compile()
     return loop
 
 
 def _compile(function: Loop, *, nogil: bool) -> Loop:
-    loop: Any = njit(**OPTIONS, nogil=nogil)(function)
+    loop: Any = njit(fastmath=FREEDOMS, error_model="numpy", nogil=nogil)(function)
     _keep_on_disk(loop, function)
     return cast(Loop, loop)
 

@@ -9,7 +9,7 @@ import logging
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
@@ -127,7 +127,7 @@ def find_named_borders(config: PretrainedConfig, *, windows_are_known: bool) -> 
     return set(_borders(config.get_text_config().to_dict(), windows_are_known))
 
 
-def _borders(values: Mapping[str, Any], windows_are_known: bool) -> Iterator[int]:
+def _borders(values: Mapping[str, object], windows_are_known: bool) -> Iterator[int]:
     for name, value in values.items():
         if isinstance(value, Mapping):
             yield from _borders(value, windows_are_known)
@@ -138,14 +138,14 @@ def _borders(values: Mapping[str, Any], windows_are_known: bool) -> Iterator[int
             yield from (each for each in _numbers(value) if each >= SHORTEST)
 
 
-def _rope_borders(parameters: Mapping[str, Any]) -> Iterator[int]:
+def _rope_borders(parameters: Mapping[str, object]) -> Iterator[int]:
     original = parameters.get("original_max_position_embeddings")
     is_static = parameters.get("rope_type", parameters.get("type", "default")) in STATIC_ROPES
     if isinstance(original, int) and (not is_static or parameters.get(BY_LENGTH)):
         yield original
 
 
-def _numbers(value: Any) -> Iterator[int]:
+def _numbers(value: object) -> Iterator[int]:
     for each in value if isinstance(value, list | tuple) else [value]:
         if isinstance(each, int | float) and not isinstance(each, bool):
             yield int(each)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from myserve_ui.core.model_info import OnProgress
 from myserve_ui.models.catalog import CatalogEntry
 from myserve_ui.models.loaded_model import LoadedModel
-
-Load = Callable[[CatalogEntry, OnProgress], LoadedModel]
+from myserve_ui.serving.engine_pool import Load
 
 
 class EarlyLoad:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from transformers import AutoConfig, PretrainedConfig
@@ -15,7 +14,12 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
 from myserve_ui.errors import ModelLoadError
 from myserve_ui.models.loading.errors import explain_file_errors
-from myserve_ui.models.loading.json_files import check_config_values, check_generation_config, read_json_object
+from myserve_ui.models.loading.json_files import (
+    RawConfig,
+    check_config_values,
+    check_generation_config,
+    read_json_object,
+)
 from myserve_ui.models.loading.stored_form import find_stored_form
 from myserve_ui.models.loading.weight_files import (
     DTYPES,
@@ -65,8 +69,7 @@ class Checkpoint:
 
 def read_checkpoint(folder: Path, name: str, *, trust_remote_code: bool) -> Checkpoint:
     """Check `folder` and read its configuration. Raises ModelLoadError that says what is wrong with `name`."""
-    raw = _read_config_file(folder, name)
-    check_config_values(raw, name)
+    raw = check_config_values(_read_config_file(folder, name), name)
     _check_code(raw, name, trust_remote_code)
     form = find_stored_form(raw, name)
     config = _parse_config(folder, raw, name, trust_remote_code)
@@ -77,7 +80,7 @@ def read_checkpoint(folder: Path, name: str, *, trust_remote_code: bool) -> Chec
     return Checkpoint(folder, name, config, tensors, form)
 
 
-def _read_config_file(folder: Path, name: str) -> dict[str, Any]:
+def _read_config_file(folder: Path, name: str) -> dict[str, object]:
     if folder.is_file():
         raise ModelLoadError(f"{name!r} is a file: give the folder that it is in, or a file that ends in .gguf.")
     if not folder.is_dir():
@@ -101,7 +104,7 @@ def _why_no_config(folder: Path, name: str) -> str:
     return f"{name} has no config.json, so it is no transformers model: download or copy the whole model."
 
 
-def _check_code(raw: dict[str, Any], name: str, trust_remote_code: bool) -> None:
+def _check_code(raw: RawConfig, name: str, trust_remote_code: bool) -> None:
     """Code that comes with a model runs with all rights of this process: only the operator may allow that."""
     known = raw.get("model_type") in CONFIG_MAPPING
     if raw.get("auto_map") and not known and not trust_remote_code:
@@ -110,7 +113,7 @@ def _check_code(raw: dict[str, Any], name: str, trust_remote_code: bool) -> None
         )
 
 
-def _parse_config(folder: Path, raw: dict[str, Any], name: str, trust_remote_code: bool) -> PretrainedConfig:
+def _parse_config(folder: Path, raw: RawConfig, name: str, trust_remote_code: bool) -> PretrainedConfig:
     if raw.get("model_type") not in CONFIG_MAPPING and not (raw.get("auto_map") and trust_remote_code):
         kind = str(raw.get("model_type"))[:40]
         raise ModelLoadError(
@@ -124,7 +127,7 @@ def _parse_config(folder: Path, raw: dict[str, Any], name: str, trust_remote_cod
     return config
 
 
-def _check_causal(config: PretrainedConfig, raw: dict[str, Any], name: str) -> None:
+def _check_causal(config: PretrainedConfig, raw: RawConfig, name: str) -> None:
     """Only a decoder that predicts the next token can be served."""
     architecture = next(iter(raw.get("architectures") or ()), "")
     if config.is_encoder_decoder:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TypedDict, cast
 
 from myserve_ui.errors import ModelLoadError
 
@@ -25,7 +25,18 @@ SHAPES: Mapping[str, tuple[type, str]] = MappingProxyType(
 END_TOKEN_KEYS = ("eos_token_id", "bos_token_id", "pad_token_id")
 
 
-def read_json_object(path: Path, name: str) -> dict[str, Any]:
+class RawConfig(TypedDict, total=False):
+    """What this code reads itself of a config.json; transformers reads the rest."""
+
+    model_type: str | None
+    auto_map: dict[str, str] | None
+    """Classes of code that comes with the model, by the transformers class that they stand for."""
+    architectures: list[str] | None
+    quantization_config: object
+    compression_config: object
+
+
+def read_json_object(path: Path, name: str) -> dict[str, object]:
     """The object in `path`, a file of the model `name`. Raises ModelLoadError; FileNotFoundError if it is not there."""
     what = f"The {path.name} of {name}"
     if not path.is_file() and (path.is_dir() or path.is_symlink()):
@@ -49,19 +60,21 @@ def _where(error: Exception) -> str:
     return "it is no text in UTF-8" if isinstance(error, UnicodeError) else "it is nested too deep"
 
 
-def check_config_values(raw: Mapping[str, Any], name: str) -> None:
-    """Raise ModelLoadError for a value of config.json that has another type than any model's, or is NaN."""
+def check_config_values(raw: Mapping[str, object], name: str) -> RawConfig:
+    """`raw`, a config.json. Raises ModelLoadError for a value that has another type than any model's, or is NaN."""
     for key, (kind, words) in SHAPES.items():
         if raw.get(key) is not None and not isinstance(raw[key], kind):
             raise ModelLoadError(_wrong(name, "config.json", key, raw[key], words))
-    if not all(isinstance(each, str) for each in raw.get("architectures") or ()):
+    config = cast(RawConfig, raw)
+    if not all(isinstance(each, str) for each in config.get("architectures") or ()):
         raise ModelLoadError(_wrong(name, "config.json", "architectures", raw["architectures"], "a list of names"))
     for path, value in walk_values(raw):
         if isinstance(value, float) and math.isnan(value):
             raise ModelLoadError(_wrong(name, "config.json", path, "NaN", "a number"))
+    return config
 
 
-def check_generation_config(raw: Mapping[str, Any], name: str) -> None:
+def check_generation_config(raw: Mapping[str, object], name: str) -> None:
     """Raise ModelLoadError for ids in generation_config.json that are none."""
     for key in END_TOKEN_KEYS:
         value = raw.get(key)

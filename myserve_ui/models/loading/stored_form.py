@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any
 
 from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
 
 from myserve_ui.errors import ModelLoadError, MyServeError
 from myserve_ui.models.loading.errors import in_short, is_out_of_memory
+from myserve_ui.models.loading.json_files import RawConfig
 
 PACKAGES: Mapping[str, str] = MappingProxyType(
     {
@@ -36,7 +36,6 @@ IMPORTED_AS: Mapping[str, str] = MappingProxyType(
     {"auto-round": "auto_round", "compressed-tensors": "compressed_tensors", "optimum-quanto": "optimum.quanto"}
     | {"amd-quark": "quark"}
 )
-KEYS = ("quantization_config", "compression_config")
 TRACES = re.compile(
     r"(scale_inv|weight_scale(_\d+)?|input_scale|qweight|qzeros|scales|g_idx|weight_packed|weight_zero_point|absmax|"
     r"quant_map|quant_state\..*|SCB|weight_format|_blocks|_scales)$"
@@ -46,9 +45,11 @@ TRACES = re.compile(
 OTHER_COPY = "or choose the model that it was made from, in fewer bits with --precision nf4 or int4"
 
 
-def find_stored_form(raw: dict[str, Any], name: str) -> str | None:
+def find_stored_form(raw: RawConfig, name: str) -> str | None:
     """The form that config.json names, None if it names none. Raises ModelLoadError if it cannot be read here."""
-    described = next((raw[key] for key in KEYS if raw.get(key) is not None), None)
+    described = raw.get("quantization_config")
+    if described is None:
+        described = raw.get("compression_config")
     if described is None:
         return None
     form = _form_of(described)

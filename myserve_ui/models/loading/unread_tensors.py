@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any
+from typing import TypedDict
 
 import torch
 from safetensors import safe_open
@@ -14,7 +14,7 @@ from transformers import PretrainedConfig, PreTrainedModel
 from myserve_ui.errors import ModelLoadError
 from myserve_ui.models.loading.checkpoint import Checkpoint
 from myserve_ui.models.loading.stored_form import trace_of_form
-from myserve_ui.models.loading.weight_files import named
+from myserve_ui.models.loading.weight_files import StoredTensor, named
 
 BUFFERS = re.compile(
     r"(^|\.)(inv_freq|original_inv_freq|rotary_emb\.\w+|position_ids|masked_bias|causal_mask|num_batches_tracked|"
@@ -38,11 +38,17 @@ DRAFT_LAYERS = ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_la
 BOTH_AGAIN = "the two do not belong together, so download or copy both again"
 
 
-def refuse_misfits(report: Mapping[str, Any], checkpoint: Checkpoint, model: PreTrainedModel) -> None:
-    """Raise ModelLoadError unless every tensor found its place in `model` and every place its tensor.
+class LoadingInfo(TypedDict):
+    """What transformers tells of a load, with output_loading_info; its own list of harmless names is taken out."""
 
-    `report` is the loading information of transformers, whose own list of harmless names is taken out of it already.
-    """
+    missing_keys: set[str]
+    unexpected_keys: set[str]
+    mismatched_keys: set[tuple[str, tuple[int, ...], tuple[int, ...]]]
+    """Name, the shape that is stored, and the shape that the module has."""
+
+
+def refuse_misfits(report: LoadingInfo, checkpoint: Checkpoint, model: PreTrainedModel) -> None:
+    """Raise ModelLoadError unless every tensor found its place in `model` and every place its tensor."""
     name, stored = checkpoint.name, checkpoint.tensors
     unread = {key for key in report["unexpected_keys"] if not _is_harmless(key, checkpoint)}
     if checkpoint.stored_form is None and (trace := trace_of_form(unread)):
@@ -124,7 +130,7 @@ def _is_zero(key: str, checkpoint: Checkpoint) -> bool:
         return not tensors.get_tensor(key).any()
 
 
-def _refuse_integers(stored: Mapping[str, Any], checkpoint: Checkpoint, report: Mapping[str, Any]) -> None:
+def _refuse_integers(stored: Mapping[str, StoredTensor], checkpoint: Checkpoint, report: LoadingInfo) -> None:
     """Whole numbers where weights should be are a form of fewer bits whose scales are lost."""
     if checkpoint.stored_form is not None:
         return
@@ -132,7 +138,7 @@ def _refuse_integers(stored: Mapping[str, Any], checkpoint: Checkpoint, report: 
         key
         for key, tensor in stored.items()
         if tensor.dtype in ("I8", "U8", "I16", "U16") and len(tensor.shape) > 1 and not BUFFERS.search(key)
-    } - set(report["unexpected_keys"])
+    } - report["unexpected_keys"]
     if whole:
         raise ModelLoadError(
             f"The weights of {checkpoint.name} are whole numbers in 8 or 16 bits ({named(whole)}) without the scales "

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import NotRequired, TypedDict
 
 import jinja2
 from jinja2 import nodes
@@ -39,6 +39,45 @@ LOST_HERE = (
 Render = Callable[[Sequence[Message], frozenset[str]], str]
 """Renders a chat, the contents of some roles as lists of parts; raises InvalidRequestError where the template refuses.
 """
+
+
+class FunctionCallValue(TypedDict):
+    name: str
+    arguments: object
+    """An object: templates do not want the string that is sent on the wire."""
+
+
+class CallValue(TypedDict):
+    id: str
+    type: str
+    function: FunctionCallValue
+
+
+class TextPart(TypedDict):
+    type: str
+    text: str
+
+
+class MessageValue(TypedDict):
+    """A turn of the chat."""
+
+    role: str
+    content: str | list[TextPart]
+    tool_calls: NotRequired[list[CallValue]]
+    tool_call_id: NotRequired[str]
+
+
+class FunctionValue(TypedDict):
+    name: str
+    description: str
+    parameters: object
+
+
+class ToolValue(TypedDict):
+    """A function as OpenAI describes it."""
+
+    type: str
+    function: FunctionValue
 
 
 class GenerationBlock(Extension):
@@ -78,11 +117,13 @@ def _read_file(setting: str) -> str:
         ) from None
 
 
-def message_value(message: Message, mark: Mark, *, in_parts: bool = False) -> dict[str, Any]:
+def message_value(message: Message, mark: Mark, *, in_parts: bool = False) -> MessageValue:
     """A turn of the chat, its strings marked; its content a list of one part if the template wants it `in_parts`."""
     text = mark(message.content)
-    content: Any = [{"type": "text", "text": text}] if in_parts else text
-    value: dict[str, Any] = {"role": message.role, "content": content}
+    value: MessageValue = {
+        "role": message.role,
+        "content": [{"type": "text", "text": text}] if in_parts else text,
+    }
     if message.tool_calls:
         value["tool_calls"] = [_call_value(call, mark) for call in message.tool_calls]
     if message.tool_call_id is not None:
@@ -90,9 +131,9 @@ def message_value(message: Message, mark: Mark, *, in_parts: bool = False) -> di
     return value
 
 
-def tool_value(tool: Tool, mark: Mark) -> dict[str, Any]:
-    """A function as OpenAI describes it, its strings marked."""
-    function = {
+def tool_value(tool: Tool, mark: Mark) -> ToolValue:
+    """`tool`, its strings marked."""
+    function: FunctionValue = {
         "name": tool.name,
         "description": mark(tool.description or ""),
         "parameters": _marked(json.loads(tool.parameters), mark),
@@ -100,13 +141,12 @@ def tool_value(tool: Tool, mark: Mark) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def _call_value(call: ToolCall, mark: Mark) -> dict[str, Any]:
-    """A call; templates want the arguments as an object, not as the string that is sent on the wire."""
-    function = {"name": mark(call.name), "arguments": _marked(json.loads(call.arguments), mark)}
+def _call_value(call: ToolCall, mark: Mark) -> CallValue:
+    function: FunctionCallValue = {"name": mark(call.name), "arguments": _marked(json.loads(call.arguments), mark)}
     return {"id": mark(call.id), "type": "function", "function": function}
 
 
-def _marked(value: Any, mark: Mark) -> Any:
+def _marked(value: object, mark: Mark) -> object:
     """`value` with every string in it marked, keys too."""
     if isinstance(value, str):
         return mark(value)

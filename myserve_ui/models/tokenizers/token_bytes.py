@@ -5,13 +5,26 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TypedDict
 
 from tokenizers import Tokenizer as RustTokenizer
 
 from myserve_ui.errors import InvalidRequestError
 
 BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+
+
+class DecoderStep(TypedDict, total=False):
+    """A decoder, or a step of one, as tokenizer.json describes it."""
+
+    type: str
+    decoders: list[DecoderStep]
+    """Of a Sequence."""
+    replacement: str
+    """Of Metaspace: what stands for a space."""
+    pattern: dict[str, str]
+    """Of Replace: what is replaced by `content`, a String or a Regex."""
+    content: str
 
 
 def read_token_bytes(tokenizer: RustTokenizer, vocab_size: int) -> tuple[bytes, ...]:
@@ -31,7 +44,7 @@ def read_token_bytes(tokenizer: RustTokenizer, vocab_size: int) -> tuple[bytes, 
     return tuple(table)
 
 
-def _flatten(decoder: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
+def _flatten(decoder: DecoderStep | None) -> Iterator[DecoderStep]:
     """The decoder's steps, those inside sequences too."""
     if decoder is None:
         return
@@ -42,7 +55,7 @@ def _flatten(decoder: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
         yield decoder
 
 
-def _choose_reading(steps: list[dict[str, Any]]) -> Callable[[str], bytes]:
+def _choose_reading(steps: list[DecoderStep]) -> Callable[[str], bytes]:
     """How this decoder turns one word into bytes."""
     types = {step["type"] for step in steps}
     if "ByteLevel" in types:
@@ -71,7 +84,7 @@ def _read_letters(word: str, letters: dict[str, int]) -> bytes:
     return word.encode("utf-8", errors="replace")
 
 
-def _replacements(steps: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+def _replacements(steps: list[DecoderStep]) -> Iterator[tuple[str, str]]:
     """Texts that the decoder replaces, such as U+2581 by a space."""
     for step in steps:
         if step["type"] == "Metaspace":
