@@ -21,7 +21,7 @@ from myserve_ui.engine.blocks.runner import BlockRunner
 from myserve_ui.engine.engine import Engine
 from myserve_ui.engine.module.self_check import TOLERANCE
 from myserve_ui.errors import MyServeError
-from myserve_ui.models.baseline import measure_regret
+from myserve_ui.models.baseline import measure_greedy_gap
 from myserve_ui.models.catalog import build_catalog
 from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.models.loading.loader import LoadOptions, load_model
@@ -38,8 +38,8 @@ NO_GPU = "bench-gpu needs an NVIDIA GPU, and torch finds no CUDA device on this 
 class Findings:
     """What one precision did."""
 
-    regret: float
-    """How far the worst token of the greedy answers is below the module's own choice: see `measure_regret`."""
+    greedy_gap: float
+    """How far the worst token of the greedy answers is below the module's own choice: see `measure_greedy_gap`."""
     speeds: tuple[DecodeSpeed, ...]
     cost: ModelCost
     way: str
@@ -68,11 +68,11 @@ def _check_precision(arguments: list[str], precision: str, machine: MachineSpeed
     except MyServeError as error:
         print(f"{precision}: {error.message}", file=sys.stderr)
         return False
-    is_right = findings.regret <= TOLERANCE[loaded.dtype]
+    is_right = findings.greedy_gap <= TOLERANCE[loaded.dtype]
     print(
         f"{precision}, {str(loaded.dtype).removeprefix('torch.')}: {'right' if is_right else 'WRONG'}, {findings.way}"
     )
-    print(f"  the worst token of {len(selftest.QUESTIONS)} answers is {findings.regret:.2%} below the best")
+    print(f"  the worst token of {len(selftest.QUESTIONS)} answers is {findings.greedy_gap:.2%} below the best")
     for speed in findings.speeds:
         print(f"  {describe(speed, findings.cost, machine)}")
     return is_right
@@ -89,11 +89,11 @@ def examine(loaded: LoadedModel, *, batches: tuple[int, ...] = BATCHES) -> Findi
         count_weight_traffic(loaded.memory), loaded.memory.num_parameters, engine.runner.kv_bytes_per_token
     )
     loaded.module.set_attn_implementation(attention)  # type: ignore[operator]
-    regrets = [
-        measure_regret(loaded.module, selftest.render_question(loaded, question), answer)
+    gaps = [
+        measure_greedy_gap(loaded.module, selftest.render_question(loaded, question), answer)
         for question, answer in answers.items()
     ]
-    return Findings(max(regrets), tuple(speeds), cost, _way(engine))
+    return Findings(max(gaps), tuple(speeds), cost, _way(engine))
 
 
 def describe(speed: DecodeSpeed, cost: ModelCost, machine: MachineSpeed) -> str:

@@ -17,9 +17,9 @@ from myserve_ui.errors import MyServeError
 from myserve_ui.kernels.lean_layer import ComplexRotary, LeanDecoderLayer, LeanNorm, find_lean_layers
 from myserve_ui.kernels.linear.fp16 import pack_whole
 from myserve_ui.kernels.linear.int4 import Int4Linear, fits_int4, round_to_groups
-from myserve_ui.kernels.linear.packed import Product, ProductFactory, can_pack
+from myserve_ui.kernels.linear.packed import LinearKernel, LinearKernelFactory, can_pack
 from myserve_ui.kernels.stored_embedding import store_embedding
-from myserve_ui.kernels.threads import product_workers
+from myserve_ui.kernels.threads import compute_workers
 
 AT_ONCE = 2
 """Layers that are packed side by side: the kernels' own packing uses one core. Each may stand twice for a moment."""
@@ -40,7 +40,7 @@ class KernelMismatchError(Exception):
 class _Form:
     """How lean layers store their weights."""
 
-    make: ProductFactory
+    make: LinearKernelFactory
     rounded: Callable[[torch.Tensor], torch.Tensor]
     """A weight as a plain layer needs it to compute the same."""
     tolerance: float
@@ -96,7 +96,7 @@ def _fit_int4(layers: nn.ModuleList) -> bool:
 def _replace_layers(model: PreTrainedModel, layers: nn.ModuleList, form: _Form, on_progress: OnProgress) -> None:
     base = model.base_model
     rotary = ComplexRotary(base.rotary_emb)
-    workers = product_workers(min(AT_ONCE, torch.get_num_threads()), "packing")
+    workers = compute_workers(min(AT_ONCE, torch.get_num_threads()), "packing")
     try:
         packed = [workers.submit(_make_lean, form, rotary, layer) for layer in layers]
         for index in range(len(layers)):
@@ -163,7 +163,7 @@ def _untied(head: nn.Linear, dtype: torch.dtype) -> nn.Linear:
     return alone
 
 
-def _packed(layer: nn.Module) -> Product:
+def _packed(layer: nn.Module) -> LinearKernel:
     weight = weight_of(layer)
     bias = layer.bias if isinstance(layer.bias, torch.Tensor) else None
     packed = pack_whole(weight, bias)

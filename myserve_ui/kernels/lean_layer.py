@@ -19,7 +19,7 @@ from transformers import PreTrainedModel
 from transformers.activations import SiLUActivation
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from myserve_ui.kernels.linear.packed import ProductFactory
+from myserve_ui.kernels.linear.packed import LinearKernelFactory
 from myserve_ui.kernels.row_loops import (
     UNBOUNDED,
     RowBatch,
@@ -79,7 +79,7 @@ class LeanNorm(nn.Module):
 class LeanDecoderLayer(nn.Module):
     """One layer; `position_embeddings` must come from ComplexRotary."""
 
-    def __init__(self, layer: nn.Module, make: ProductFactory) -> None:
+    def __init__(self, layer: nn.Module, make: LinearKernelFactory) -> None:
         """Made of the weights of `layer`, which is of one of KINDS and stays as it is."""
         super().__init__()
         attention, mlp = layer.get_submodule("self_attn"), layer.get_submodule("mlp")

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
-from myserve_ui.kernels.linear.packed import PackedLinear, Product
+from myserve_ui.kernels.linear.packed import LinearKernel, PackedLinear
 
 TRIED = (1, 2, 3, 4, 6, 8, 12, 16, 24, 48)
 TRIED_OF_SMALL = (*TRIED, 36, 60, 96, 128, 132, 144)
@@ -68,8 +68,8 @@ class RowLadders:
 def find_row_ladders(model: nn.Module, dtype: torch.dtype) -> RowLadders | None:
     """The ladders of `model` on a CPU; None where a row's result cannot be kept from its company."""
     head = model.get_output_embeddings()  # type: ignore[operator]
-    products = {_kind_of(part): part for part in model.modules() if part is not head and _is_product(part)}
-    if not products or head is None or not _is_product(head):
+    products = {_kind_of(part): part for part in model.modules() if part is not head and _is_linear(part)}
+    if not products or head is None or not _is_linear(head):
         return None
     tokens = common_ladder([_alike(part, dtype) for part in products.values()], _tried(*products.values()))
     logits = common_ladder([_alike(head, dtype)], _tried(head))
@@ -78,8 +78,8 @@ def find_row_ladders(model: nn.Module, dtype: torch.dtype) -> RowLadders | None:
     return RowLadders(tokens, logits)
 
 
-def _is_product(part: nn.Module) -> bool:
-    return isinstance(part, Product | nn.Linear | Conv1D)
+def _is_linear(part: nn.Module) -> bool:
+    return isinstance(part, LinearKernel | nn.Linear | Conv1D)
 
 
 def _kind_of(part: nn.Module) -> tuple[type, int, int]:
@@ -111,7 +111,7 @@ def _alike(part: nn.Module, dtype: torch.dtype) -> frozenset[int]:
 
 def _is_plain(part: nn.Module, inputs: torch.Tensor) -> bool:
     """Whether `part` gives its product and no more: a router derived from a linear layer gives its choice too."""
-    if isinstance(part, Product) or type(part) in (nn.Linear, Conv1D):
+    if isinstance(part, LinearKernel) or type(part) in (nn.Linear, Conv1D):
         return True
     try:
         result = part(inputs)

@@ -177,7 +177,7 @@ def bound_threads(threads: int | None) -> None:
         torch.set_num_threads(threads)
 
 
-def product_workers(number: int, name: str) -> ThreadPoolExecutor:
+def compute_workers(number: int, name: str) -> ThreadPoolExecutor:
     """`number` workers whose CPU products use as many threads as those of the thread that calls.
 
     Left alone, a new thread uses as many as any thread of the process was bound to last.

@@ -115,7 +115,7 @@ def cut_after_end(token_ids: Sequence[int], end_token_ids: frozenset[int]) -> li
 
 
 @torch.inference_mode()
-def measure_regret(module: torch.nn.Module, prompt_token_ids: Sequence[int], answer: Sequence[int]) -> float:
+def measure_greedy_gap(module: torch.nn.Module, prompt_token_ids: Sequence[int], answer: Sequence[int]) -> float:
     """Of the answer's tokens, how far the worst is below the best at its place, as a share of the largest logit.
 
     By one plain forward over prompt and answer; 0 if every token is the module's own greedy choice.

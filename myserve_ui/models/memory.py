@@ -14,7 +14,7 @@ from myserve_ui.core.memory_report import MemoryReport, WeightGroup
 from myserve_ui.kernels.attention_formula import configurations_of
 from myserve_ui.kernels.linear.fp16 import Fp16Linear
 from myserve_ui.kernels.linear.int4 import Int4Linear
-from myserve_ui.kernels.linear.packed import PackedLinear, Product
+from myserve_ui.kernels.linear.packed import LinearKernel, PackedLinear
 from myserve_ui.kernels.stored_embedding import StoredEmbedding
 
 _Identity = tuple[str, int]
@@ -115,8 +115,8 @@ def _group(pattern: str, format_name: str, parts: list[_Part]) -> WeightGroup:
 def _parts(module: torch.nn.Module) -> Iterator[_Part]:
     for name, owner in module.named_modules():
         prefix = f"{name}." if name else ""
-        if isinstance(owner, Product):
-            yield from _product_parts(prefix, owner)
+        if isinstance(owner, LinearKernel):
+            yield from _kernel_parts(prefix, owner)
             continue
         if isinstance(owner, StoredEmbedding):
             count = 0 if owner.copies_head else owner.weight.numel()
@@ -129,7 +129,7 @@ def _parts(module: torch.nn.Module) -> Iterator[_Part]:
             yield _tensor_part(f"{prefix}{child}", 0, buffer)
 
 
-def _product_parts(prefix: str, layer: Product) -> Iterator[_Part]:
+def _kernel_parts(prefix: str, layer: LinearKernel) -> Iterator[_Part]:
     name, count = f"{prefix}weight", layer.out_features * layer.in_features
     if isinstance(layer, Int4Linear):
         yield _tensor_part(name, count, layer.packed_weight, form="int4", state=(layer.scales_and_zeros,))

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from myserve_ui.kernels.threads import product_workers
+from myserve_ui.kernels.threads import compute_workers
 
 logger = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ class StepLoop:
 
 async def on_own_thread(work: Callable[..., _Result], *arguments: object) -> _Result:
     """What `work` returns, which blocks and multiplies: computed on a thread that is gone afterwards."""
-    executor = product_workers(1, "own")  # what others left to the thread that steps is no bound for it
+    executor = compute_workers(1, "own")  # what others left to the thread that steps is no bound for it
     try:
         return await asyncio.get_running_loop().run_in_executor(executor, work, *arguments)
     finally:

@@ -1,4 +1,4 @@
-"""Decode steps are timed with every sequence decoding, and an answer's regret is nothing only for the best tokens."""
+"""Decode steps are timed with every sequence decoding; greedy text has no gap, and one wrong token is one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from benchmarks import gpu_check
 from benchmarks.decode_speed import WARM_STEPS, DecodeLoad, DecodeSpeed, measure_decode
 from myserve_ui.bench.roofline.roofline import MachineSpeed, ModelCost
-from myserve_ui.models.baseline import generate_plainly, measure_regret
+from myserve_ui.models.baseline import generate_plainly, measure_greedy_gap
 from myserve_ui.models.memory import measure_memory
 from myserve_ui.models.tiny import VOCAB_SIZE, build_tiny_loaded_model, build_tiny_model
 from myserve_ui.serving.engine_builder import EngineLimits, build_engine
@@ -54,22 +54,22 @@ def module():
     return build_tiny_model("qwen2")
 
 
-def test_greedy_text_has_no_regret(module):
+def test_greedy_text_has_no_gap(module):
     answer = generate_plainly(module, PROMPT, max_tokens=10, end_token_ids=frozenset())
-    assert measure_regret(module, PROMPT, answer) == 0.0
+    assert measure_greedy_gap(module, PROMPT, answer) == 0.0
 
 
-def test_one_wrong_token_is_regretted(module):
+def test_one_wrong_token_is_a_gap(module):
     answer = generate_plainly(module, PROMPT, max_tokens=10, end_token_ids=frozenset())
     logits = module(input_ids=torch.tensor([[*PROMPT, *answer[:4]]]), use_cache=False).logits[0, -1]
-    assert measure_regret(module, PROMPT, [*answer[:4], int(logits.argmin()), *answer[5:]]) > 0.5
+    assert measure_greedy_gap(module, PROMPT, [*answer[:4], int(logits.argmin()), *answer[5:]]) > 0.5
 
 
 def test_what_the_check_examines_is_right_on_any_device():
     loaded = build_tiny_loaded_model("llama")
     loaded = replace(loaded, memory=measure_memory(loaded.module))
     findings = gpu_check.examine(loaded, batches=(1, 2))
-    assert findings.regret < 1e-5
+    assert findings.greedy_gap < 1e-5
     assert [speed.load.batch for speed in findings.speeds] == [1, 2]
     assert findings.way == "rows"
 

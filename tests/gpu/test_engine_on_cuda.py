@@ -12,7 +12,7 @@ from myserve_ui.engine.blocks.tables import BLOCK_SIZE
 from myserve_ui.engine.module.self_check import TOLERANCE
 from myserve_ui.engine.offline import answer_all
 from myserve_ui.engine.sequence import EngineRequest
-from myserve_ui.models.baseline import generate_plainly, measure_regret
+from myserve_ui.models.baseline import generate_plainly, measure_greedy_gap
 from myserve_ui.models.catalog import build_catalog
 from myserve_ui.models.loading.loader import LoadOptions, load_model
 from myserve_ui.models.tiny import FAMILIES, build_tiny_loaded_model
@@ -54,7 +54,7 @@ def test_bf16_is_the_module_s_own_choice_up_to_near_ties(device, family):
     engine = build_engine(tiny(family, device, torch.bfloat16), EngineLimits(max_num_seqs=8, debug=True))
     plain = tiny(family, device, torch.bfloat16).module
     for prompt, answer in zip(PROMPTS, answers(engine), strict=True):
-        assert measure_regret(plain, prompt, answer) <= TOLERANCE[torch.bfloat16]
+        assert measure_greedy_gap(plain, prompt, answer) <= TOLERANCE[torch.bfloat16]
 
 
 def test_replayed_steps_say_what_launched_steps_say(device):
@@ -105,7 +105,7 @@ def test_the_default_model_is_right_and_replayed(device, precision):
     loaded.module.set_attn_implementation(attention)
     for question, answer in spoken.items():
         prompt = selftest.render_question(loaded, question)
-        assert measure_regret(loaded.module, prompt, answer) <= TOLERANCE[loaded.dtype]
+        assert measure_greedy_gap(loaded.module, prompt, answer) <= TOLERANCE[loaded.dtype]
 
 
 @pytest.mark.model

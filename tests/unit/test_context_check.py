@@ -35,7 +35,7 @@ def no_time(monkeypatch):
 @pytest.fixture
 def verdicts(tmp_path):
     folder = save_tiny_model(tmp_path / "model", "llama")
-    return lambda: open_verdicts(folder, tmp_path / "cache", {"form": "full"})
+    return lambda: open_verdicts(folder, tmp_path / "cache", ["full"])
 
 
 def test_a_plain_model_has_nothing_to_check(monkeypatch):
@@ -83,7 +83,7 @@ def test_a_verdict_is_remembered_for_the_same_files_only(monkeypatch, tmp_path, 
 def test_a_cache_that_cannot_be_written_costs_nothing_but_the_check(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("")
-    found = open_verdicts(save_tiny_model(tmp_path / "model", "llama"), blocked, {})
+    found = open_verdicts(save_tiny_model(tmp_path / "model", "llama"), blocked, [])
     found.remember({8: 0.0})
     assert found.recall() == {}
 

@@ -1,1 +1,1 @@
-"""Linear layers with weights of their own form, each with one `Product` interface."""
+"""Linear layers with weights of their own form, each with one `LinearKernel` interface."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 
-from myserve_ui.kernels.linear.packed import PackedLinear, Product
+from myserve_ui.kernels.linear.packed import LinearKernel, PackedLinear
 from myserve_ui.kernels.stored_embedding import halve_exactly
 
 BLOCK_ROWS = 512
@@ -22,7 +22,7 @@ def can_compute_from_fp16() -> bool:
     )
 
 
-class Fp16Linear(Product):
+class Fp16Linear(LinearKernel):
     """`y = x W^T + b`, all in float32 but for where W lies."""
 
     packed_weight: torch.ScriptObject
@@ -51,7 +51,7 @@ class Fp16Linear(Product):
         return self._multiply(inputs, self.packed_weight).add_(residual)
 
 
-def pack_whole(weight: torch.Tensor, bias: torch.Tensor | None = None) -> Product:
+def pack_whole(weight: torch.Tensor, bias: torch.Tensor | None = None) -> LinearKernel:
     """The quickest layer that multiplies with every digit of `weight` [out_features, in_features] in its dtype."""
     return Fp16Linear(weight, bias) if can_compute_from_fp16() and _fits_fp16(weight) else PackedLinear(weight, bias)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from myserve_ui.kernels.linear.packed import Product
+from myserve_ui.kernels.linear.packed import LinearKernel
 
 GROUP_SIZE = 32
 """Neighbouring inputs that share a scale and a zero: 16 + 16 bits over 32 weights, so 5 bits a weight in all.
@@ -24,7 +24,7 @@ def fits_int4(out_features: int, in_features: int) -> bool:
     return out_features % ROW_MULTIPLE == 0 and in_features % GROUP_SIZE == 0
 
 
-class Int4Linear(Product):
+class Int4Linear(LinearKernel):
     """`y = x W^T + b` with W in groups of 4-bit levels. Inputs and products are rounded to bfloat16 in the kernel.
 
     A row's result does not depend on how many rows are multiplied together.

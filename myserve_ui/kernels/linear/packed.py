@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 
-class Product(nn.Module):
+class LinearKernel(nn.Module):
     """A linear layer with one thing more: its result on top of a residual, in as few calls as the kernel allows."""
 
     in_features: int
@@ -29,7 +29,7 @@ class Product(nn.Module):
         return residual + self(inputs)
 
 
-ProductFactory = Callable[[torch.Tensor, torch.Tensor | None], Product]
+LinearKernelFactory = Callable[[torch.Tensor, torch.Tensor | None], LinearKernel]
 """Makes one of a weight [out_features, in_features] and a bias."""
 
 
@@ -47,7 +47,7 @@ def can_pack(dtype: torch.dtype, device: torch.device) -> bool:
     return dtype is torch.float32 or bool(has_bfloat16)
 
 
-class PackedLinear(Product):
+class PackedLinear(LinearKernel):
     """`y = x W^T + b`, equal to `nn.Linear` but for the order of its sums."""
 
     packed_weight: torch.Tensor

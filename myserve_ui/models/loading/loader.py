@@ -87,7 +87,7 @@ def load_model(entry: CatalogEntry, *, options: LoadOptions, on_progress: OnProg
             tokenizer = reading.result()
         return_freed_memory()
         form = [entry.precision, str(dtype), options.kernels, str(device)]
-        verdicts = open_verdicts(folder, options.cache, {"form": form})
+        verdicts = open_verdicts(folder, options.cache, form)
         return replace(_describe(entry, model, tokenizer, options, dtype=dtype), verdicts=verdicts)
 
 

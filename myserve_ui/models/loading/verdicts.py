@@ -9,7 +9,7 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from myserve_ui.core.machine import describe_versions
@@ -46,10 +46,10 @@ class Verdicts:
             logger.debug("a check's verdict cannot be kept", exc_info=True)
 
 
-def open_verdicts(folder: Path, cache: Path, circumstances: Mapping[str, object]) -> Verdicts:
-    """Those of the model in `folder`, as it is loaded under `circumstances`: precision, dtype, kernels, device."""
+def open_verdicts(folder: Path, cache: Path, form: Sequence[str]) -> Verdicts:
+    """Those of the model in `folder`, as it is loaded in `form`: precision, dtype, kernels, device."""
     files = sorted(path for pattern in CONTENT for path in folder.glob(pattern) if path.is_file())
     stamps = [(path.name, stat.st_size, stat.st_mtime_ns, stat.st_ino) for path in files for stat in [path.stat()]]
-    known = {"files": stamps, "versions": describe_versions(PACKAGES), **circumstances}
+    known = {"files": stamps, "versions": describe_versions(PACKAGES), "form": form}
     digest = hashlib.sha256(json.dumps(known, sort_keys=True, default=str).encode()).hexdigest()
     return Verdicts(cache / FOLDER / f"{digest[:32]}.json")
