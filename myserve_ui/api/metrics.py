@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
+from starlette.responses import PlainTextResponse
 
 from myserve_ui.core.model_info import EngineStatus, ResponseCacheStatus, ServiceStatus
 
@@ -94,7 +95,8 @@ def add_metrics_route(router: APIRouter, service: ChatService) -> None:
     engines = CollectorRegistry()
     engines.register(EngineCollector(service.status))
 
-    @router.get("/metrics")
+    @router.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
+        """Counters and gauges in the words of vLLM, as Prometheus text."""
         text = generate_latest(service.metrics.registry) + generate_latest(engines)
         return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from starlette.datastructures import MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
+
+from myserve_ui.api.middleware import HttpMiddleware
 
 FIRST_PARTS = frozenset(
     {
@@ -76,17 +78,10 @@ def is_browser_path(path: str) -> bool:
     return path == "/" or path.removeprefix("/").partition("/")[0] in FIRST_PARTS
 
 
-class PageHeaders:
-    """ASGI middleware: HEADERS on every answer, unless the answer brings its own."""
+class PageHeaders(HttpMiddleware):
+    """HEADERS on every answer, unless the answer brings its own."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
@@ -94,4 +89,4 @@ class PageHeaders:
                     headers.setdefault(name, value)
             await send(message)
 
-        await self._app(scope, receive, send_with_headers)
+        await self.app(scope, receive, send_with_headers)

@@ -8,7 +8,7 @@ from starlette.datastructures import Headers
 from starlette.responses import HTMLResponse
 from starlette.types import Scope
 
-from myserve_ui.api.own_path import own_path
+from myserve_ui.api.middleware import own_path
 
 PAGE = """<!doctype html>
 <html lang="en">

@@ -1,26 +1,20 @@
-"""What the routes take, as an OpenAPI document made of the models that check it."""
+"""/openapi.json as a client reads it: what it lets one send, and whether an answer is as it says."""
 
 from __future__ import annotations
 
+import copy
+import json
+from collections.abc import Iterator
 from typing import Any
 
-from pydantic import BaseModel
-from pydantic.json_schema import models_json_schema
+import httpx2
+import jsonschema_rs
 
-from myserve_ui.api.completion_protocol import CompletionBody, PlainBody
-from myserve_ui.api.protocol import ChatCompletionBody
-from myserve_ui.api.token_protocol import DetokenizeBody, TokenizeBody
+Json = dict[str, Any]
 
-BODIES: dict[str, type[BaseModel]] = {
-    "/v1/chat/completions": ChatCompletionBody,
-    "/v1/completions": CompletionBody,
-    "/generate": PlainBody,
-    "/stream": PlainBody,
-    "/tokenize": TokenizeBody,
-    "/detokenize": DetokenizeBody,
-}
+FUZZED = ("/v1/chat/completions", "/v1/completions", "/generate", "/stream", "/tokenize", "/detokenize")
 NULL = {"type": "null"}
-NARROWED: dict[str, dict[str, Any]] = {
+NARROWED: dict[str, Json] = {
     "model": {"const": "echo"},
     "role": {"enum": ["system", "user", "assistant"]},
     "content": {"type": "string"},
@@ -48,34 +42,47 @@ NARROWED: dict[str, dict[str, Any]] = {
 }
 """What the models check in code and no schema says, or what makes most requests wrong; to get far into the server."""
 BARE = ("name", "tool_calls", "tool_call_id", "function_call", "audio", "tools", "tool_choice", "response_format")
+BODIES = ("ChatCompletionBody", "CompletionBody", "PlainBody", "TokenizeBody", "DetokenizeBody", "ChatMessage")
 
-TEMPLATE = "#/components/schemas/{model}"
 
-
-def openapi_document(*, narrow: bool) -> dict[str, Any]:
-    """The document; `narrow` leaves only what a well-behaved client of the echo sends."""
-    models = [(model, "validation") for model in dict.fromkeys(BODIES.values())]
-    schemas = models_json_schema(models, ref_template=TEMPLATE)[1]["$defs"]
-    for properties in (schema.get("properties", {}) for schema in schemas.values() if narrow):
+def narrowed(document: Json) -> Json:
+    """`document` with only what a well-behaved client of the echo sends."""
+    document = copy.deepcopy(document)
+    for name in BODIES:
+        properties = document["components"]["schemas"][name]["properties"]
         properties.update({name: schema for name, schema in NARROWED.items() if name in properties})
-        for name in BARE:
-            properties.pop(name, None)
-    posts = {path: {"post": _post(model.__name__)} for path, model in BODIES.items()}
-    named = {"in": "path", "name": "id", "required": True, "schema": {"type": "string", "minLength": 1}}
-    gets = {path: {"get": _answers()} for path in ("/v1/models", "/health", "/live", "/metrics")}
-    gets["/v1/models/{id}"] = {"get": {**_answers(), "parameters": [named]}}
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "myserve-ui", "version": "1"},
-        "paths": {**posts, **gets},
-        "components": {"schemas": schemas},
-    }
+        for bare in BARE:
+            properties.pop(bare, None)
+    return document
 
 
-def _post(model: str) -> dict[str, Any]:
-    content = {"application/json": {"schema": {"$ref": TEMPLATE.format(model=model)}}}
-    return {"requestBody": {"required": True, "content": content}, **_answers()}
+class AnswerCheck:
+    """Holds answers to a document; a key of an answer that the document does not name is an error too."""
 
+    def __init__(self, document: Json) -> None:
+        self._document = copy.deepcopy(document)
+        for schema in self._document["components"]["schemas"].values():
+            if "properties" in schema:
+                schema.setdefault("additionalProperties", False)
 
-def _answers() -> dict[str, Any]:
-    return {"responses": {"200": {"description": "an answer"}, "default": {"description": "an error"}}}
+    def check(self, path: str, response: httpx2.Response) -> None:
+        """`path` as the document has it. Raises ValidationError, KeyError for what the document does not know."""
+        method = response.request.method.lower()
+        answers = self._document["paths"][path][method]["responses"]
+        content = answers.get(str(response.status_code), answers["default"])["content"]
+        schema = content[response.headers["content-type"].partition(";")[0]]["schema"]
+        if response.headers["content-type"].startswith("application/json"):
+            self._validate(schema, response.json())
+        for event in self._events(schema, response.text):
+            failed = "error" in event
+            self._validate({"$ref": "#/components/schemas/ErrorReply"} if failed else schema["contentSchema"], event)
+
+    def _events(self, schema: Json, text: str) -> Iterator[Json]:
+        lines = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: ")]
+        if "contentSchema" in schema:
+            assert lines
+            yield from (json.loads(line) for line in lines if line != "[DONE]")
+
+    def _validate(self, schema: Json, value: object) -> None:
+        whole = {**schema, "components": self._document["components"]}
+        jsonschema_rs.Draft202012Validator(whole).validate(value)

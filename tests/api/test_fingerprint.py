@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from myserve_ui.api import replies
-from myserve_ui.api.replies import FrameMaker
+from myserve_ui.api import render
+from myserve_ui.api.render import Answering
 from myserve_ui.settings import Settings
 from tests.api.scripted_service import MODEL, SECOND
 
 
 def fingerprint(model=MODEL, **settings: object) -> str:
-    return FrameMaker(Settings.model_validate(settings)).fingerprint(model)
+    return Answering(Settings.model_validate(settings)).fingerprint(model)
 
 
 def test_equal_servers_have_equal_fingerprints() -> None:
@@ -42,9 +42,9 @@ def test_other_weights_change_it(model) -> None:
 
 def test_another_version_changes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     before = fingerprint()
-    monkeypatch.setattr(replies, "__version__", "99.0")
+    monkeypatch.setattr(render, "__version__", "99.0")
     assert fingerprint() != before
 
 
 def test_every_setting_that_counts_is_a_setting() -> None:
-    assert set(Settings.model_fields) >= replies.SETTINGS_THAT_CHANGE_ANSWERS
+    assert set(Settings.model_fields) >= render.SETTINGS_THAT_CHANGE_ANSWERS

@@ -10,8 +10,7 @@ from fastapi import FastAPI
 from pydantic import SecretStr
 from starlette.routing import Route
 
-from myserve_ui.api.auth import KeyRing
-from myserve_ui.api.request_id import safe_request_id
+from myserve_ui.api.middleware import KeyRing, safe_request_id
 
 AppFactory = Callable[..., FastAPI]
 OPEN_PATHS = {"/live", "/health", "/healthz"}

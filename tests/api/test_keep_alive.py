@@ -3,35 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import cast
 
-from myserve_ui.api.sse import KEEP_ALIVE, data_event, thin_keep_alives
+from myserve_ui.api.chat.routes import ChatShape
+from myserve_ui.api.pieces import AnswerOptions, AnswerReader, Piece
+from myserve_ui.api.render import DONE, KEEP_ALIVE, Rendering, ReplyFrame, data_event
+from myserve_ui.serving.stream_group import StreamGroup
+from tests.api.scripted_service import MODEL, ScriptedService, ScriptedStream
 
-EVENT = data_event({"a": "é\u2028"})
+SAID, SILENT = Piece(0, "a"), Piece(0)
 
 
-async def replay(events: list[tuple[float, bytes]]) -> list[bytes]:
-    """What is left of `events`, each given with the time at which it comes."""
-    now = [0.0]
+class Replay:
+    """A reader whose pieces come at given times, and the clock that says so."""
 
-    async def source() -> AsyncIterator[bytes]:
-        for moment, event in events:
-            now[0] = moment
-            yield event
+    num_choices = 1
 
-    return [event async for event in thin_keep_alives(source(), clock=lambda: now[0], every=10.0)]
+    def __init__(self, pieces: list[tuple[float, Piece]]) -> None:
+        self._pieces = pieces
+        self._now = 0.0
+
+    def clock(self) -> float:
+        return self._now
+
+    async def pieces(self) -> AsyncIterator[Piece]:
+        for moment, piece in self._pieces:
+            self._now = moment
+            yield piece
+
+
+async def events(pieces: list[tuple[float, Piece]]) -> list[bytes]:
+    """What is sent for `pieces` after the opening."""
+    reader = Replay(pieces)
+    group = StreamGroup([ScriptedStream(ScriptedService(), MODEL)])  # type: ignore[list-item]
+    shape = ChatShape(group, AnswerOptions())
+    frame = ReplyFrame("chatcmpl-1", 0, "tiny", "fp_1")
+    rendering = Rendering(frame, shape, cast(AnswerReader, reader), include_usage=False)
+    sent = [event async for event in rendering.events(clock=reader.clock)]
+    assert sent[-1] == DONE
+    return sent[1:-1]
 
 
 async def test_keep_alives_come_only_after_silence() -> None:
-    beats = [(float(second), KEEP_ALIVE) for second in range(1, 26)]
-    assert await replay(beats) == [KEEP_ALIVE, KEEP_ALIVE]
+    beats = [(float(second), SILENT) for second in range(1, 26)]
+    assert await events(beats) == [KEEP_ALIVE, KEEP_ALIVE]
 
 
 async def test_an_event_starts_the_silence_anew() -> None:
-    assert await replay([(9.0, EVENT), (15.0, KEEP_ALIVE), (18.9, KEEP_ALIVE), (19.0, KEEP_ALIVE)]) == [
-        EVENT,
-        KEEP_ALIVE,
-    ]
+    said, *rest = await events([(9.0, SAID), (15.0, SILENT), (18.9, SILENT), (19.0, SILENT)])
+    assert b'"content":"a"' in said
+    assert rest == [KEEP_ALIVE]
 
 
 def test_an_event_is_one_line_of_ascii_and_a_blank_line() -> None:
-    assert EVENT == b'data: {"a":"\\u00e9\\u2028"}\n\n'
+    assert data_event({"a": "é\u2028"}) == b'data: {"a":"\\u00e9\\u2028"}\n\n'

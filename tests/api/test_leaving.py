@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 
-from myserve_ui.api.client_presence import while_connected
-from myserve_ui.api.refusals import ClientGoneError
+from myserve_ui.api.responses import ClientGoneError, while_connected
 from tests.api.scripted_service import Script, ScriptedService
 
 PATIENCE = 5.0

@@ -6,7 +6,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI, Request
 
-from myserve_ui.api.own_path import own_path
+from myserve_ui.api.middleware import own_path
 from myserve_ui.server.browser import HEADERS, PageHeaders
 from myserve_ui.server.proxies import behind_proxies
 

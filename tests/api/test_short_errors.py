@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from myserve_ui.api.error_replies import error_payload
+from myserve_ui.api.errors import error_reply
 from myserve_ui.errors import InvalidRequestError
 
 MOST = 8192
@@ -57,4 +57,4 @@ async def test_an_error_gives_no_long_input_back(client: httpx2.AsyncClient, cas
 
 def test_our_own_sentences_are_whole() -> None:
     message = "The prompt has 5 tokens. " * 30
-    assert error_payload(InvalidRequestError(message, param="prompt"))["error"]["message"] == message  # type: ignore[index]
+    assert error_reply(InvalidRequestError(message, param="prompt"))["error"]["message"] == message

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from myserve_ui.api.token_alignment import AlignedToken, TokenAligner
+from myserve_ui.api.logprobs import AlignedToken, TokenAligner
 
 WORDS = [b"Hel", b"lo", b" world", b"", *(bytes([byte]) for byte in "🙂".encode()), b"!\xf0", b"\x9f\x99\x82."]
 HEL, LO, WORLD, END, SMILE, OPENS, CLOSES = 0, 1, 2, 3, (4, 5, 6, 7), 8, 9

@@ -156,7 +156,6 @@ async def test_an_open_bind_reflects_no_origin_either() -> None:
         "/gradio_api/vibe-code",
         "/monitoring",
         "/monitoring/summary",
-        "/openapi.json",
         "/docs",
         "/nope",
     ],
@@ -167,6 +166,15 @@ async def test_what_the_page_does_not_use_is_not_there(open_app: FastAPI, method
         response = await client.request(method, path)
     assert response.status_code == 404
     assert response.json()["error"]["code"] == "not_found"
+
+
+async def test_the_document_is_the_apis_own_and_none_of_the_page_s(open_app: FastAPI, locked_app: FastAPI) -> None:
+    async with connect(open_app) as client:
+        document = (await client.get("/openapi.json")).json()
+        assert (await client.post("/openapi.json")).status_code == 405
+    assert not [path for path in document["paths"] if is_browser_path(path)]
+    async with connect(locked_app) as client:
+        assert (await client.get("/openapi.json")).status_code == 401
 
 
 @pytest.mark.parametrize("path", ["app.py", "requirements.txt", "/etc/passwd", ".env"])

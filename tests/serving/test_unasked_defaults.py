@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from myserve_ui.api.completion_protocol import PlainBody
-from myserve_ui.api.evaluation_protocol import CompareBody, FidelityBody
+from myserve_ui.api.completions.protocol import PlainBody
+from myserve_ui.api.evaluation import CompareBody, FidelityBody
 from myserve_ui.core.requests import CompletionRequest
 from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.errors import ContextLengthExceededError, InvalidRequestError

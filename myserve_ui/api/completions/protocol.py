@@ -1,14 +1,17 @@
-"""The bodies of the routes that continue a text: /v1/completions, /generate and /stream."""
+"""Text completions on the wire: bodies and answers of /v1/completions, /generate and /stream."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Literal, NotRequired
 
 from pydantic import Field, PlainValidator, ValidationInfo, field_validator
+from typing_extensions import TypedDict
 
-from myserve_ui.api.sampling_fields import SamplingFields
-from myserve_ui.api.validation import describe, limits_of, refusal
-from myserve_ui.api.wire_model import WireModel
+from myserve_ui.api.bodies import WireModel
+from myserve_ui.api.errors import describe, refusal
+from myserve_ui.api.logprobs import TextLogprobs
+from myserve_ui.api.render import ChoiceEnd, Envelope, ReplyUsage
+from myserve_ui.api.sampling import SamplingFields
 from myserve_ui.core.requests import CompletionRequest
 from myserve_ui.core.sampling_params import INT64_MAX, SamplingParams
 
@@ -20,7 +23,7 @@ Prompt = str | tuple[int, ...]
 PromptInput = str | list[str] | list[int] | list[list[int]]
 
 
-def read_token_ids(value: Any, where: str = "") -> tuple[int, ...]:
+def read_token_ids(value: object, where: str = "") -> tuple[int, ...]:
     """An array of ids; `where` says which part of the field it is."""
     if not isinstance(value, list):
         raise refusal(f"{where}must be an array of token ids, got {describe(value)}")
@@ -30,7 +33,7 @@ def read_token_ids(value: Any, where: str = "") -> tuple[int, ...]:
     return tuple(value)
 
 
-def read_prompts(value: Any, info: ValidationInfo) -> tuple[Prompt, ...]:
+def read_prompts(value: object) -> tuple[Prompt, ...]:
     """One or several prompts: a string, ids, or a list of strings or of lists of ids."""
     if isinstance(value, str):
         return (value,)
@@ -38,8 +41,6 @@ def read_prompts(value: Any, info: ValidationInfo) -> tuple[Prompt, ...]:
         raise refusal(f"must be a string, an array of token ids, or a non-empty array of those, got {describe(value)}")
     if not isinstance(value[0], str | list):
         return (read_token_ids(value),)
-    if len(value) > limits_of(info).max_prompts:
-        raise refusal(f"takes at most {limits_of(info).max_prompts} prompts on this server, got {len(value)}")
     if all(isinstance(item, str) for item in value):
         return tuple(value)
     prompts = [read_token_ids(item, f"[{index}] ") for index, item in enumerate(value)]
@@ -83,3 +84,28 @@ class PlainBody(WireModel):
     def to_request(self) -> CompletionRequest:
         params = SamplingParams(temperature=0.0, max_tokens=self.max_new_tokens)
         return CompletionRequest(prompt=self.prompt, params=params, default_max_tokens=DEFAULT_PLAIN_TOKENS)
+
+
+class TextChoice(ChoiceEnd):
+    index: int
+    text: str
+    logprobs: TextLogprobs | None
+    prompt_token_ids: NotRequired[list[int]]
+
+
+class TextCompletion(Envelope):
+    object: Literal["text_completion"]
+    choices: list[TextChoice]
+    usage: ReplyUsage
+
+
+class TextCompletionChunk(Envelope):
+    object: Literal["text_completion"]
+    choices: list[TextChoice]
+    usage: NotRequired[ReplyUsage | None]
+
+
+class PlainReply(TypedDict):
+    text: str
+    prompt_tokens: int
+    output_tokens: int

@@ -1,4 +1,4 @@
-"""Pairs the tokens of a growing text with the part of the text that each became."""
+"""Log-probabilities of an answer's tokens: each token beside the text that it became, in OpenAI's two shapes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,39 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from typing_extensions import TypedDict
+
 from myserve_ui.core.logprobs import TokenLogprob
+from myserve_ui.core.tokenizer import Tokenizer
+
+LEAST = -9999.0
+"""What stands for minus infinity, which JSON cannot say."""
+
+
+class Likely(TypedDict):
+    token: str
+    logprob: float
+    bytes: list[int]
+
+
+class ChatToken(Likely):
+    top_logprobs: list[Likely]
+
+
+class ChatLogprobs(TypedDict):
+    """A list of entries whose joined bytes are the content."""
+
+    content: list[ChatToken]
+    refusal: None
+
+
+class TextLogprobs(TypedDict):
+    """Columns with a place for every token."""
+
+    tokens: list[str]
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float] | None]
+    text_offset: list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +120,63 @@ class TokenAligner:
     def _cut(self, token: AlignedToken) -> AlignedToken:
         text = token.data.decode("utf-8", errors="replace")
         return replace(token, data=text[: self._num_released - token.offset].encode())
+
+
+class LogprobWriter:
+    """Writes tokens as a client sees them: their text, or the name of a special token."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._table = tokenizer.token_bytes()
+        self._names = tokenizer.special_tokens
+
+    def chat(self, tokens: Iterable[AlignedToken]) -> ChatLogprobs:
+        """The entries of `tokens`; an end token, which adds nothing to the content, is left out."""
+        return {"content": [self._chat_entry(token) for token in tokens if token.data], "refusal": None}
+
+    def text(self, tokens: Sequence[AlignedToken]) -> TextLogprobs:
+        """The columns of `tokens`, an end token too; the first token of a prompt has null."""
+        return {
+            "tokens": [self._name(token.token_id, token.data) for token in tokens],
+            "token_logprobs": [None if token.logprob is None else _finite(token.logprob.logprob) for token in tokens],
+            "top_logprobs": [self._likeliest(token) for token in tokens],
+            "text_offset": [token.offset for token in tokens],
+        }
+
+    def _chat_entry(self, token: AlignedToken) -> ChatToken:
+        own = token.logprob
+        top = own.top if own else ()
+        return {
+            **_likely(token_text(token.data), own.logprob if own else 0.0, token.data),
+            "top_logprobs": [
+                _likely(self._name(token_id, self._table[token_id]), logprob, self._table[token_id])
+                for token_id, logprob in top
+            ],
+        }
+
+    def _likeliest(self, token: AlignedToken) -> dict[str, float] | None:
+        """The k likeliest tokens and the one that was chosen; of two that read the same, that one or the likelier."""
+        if token.logprob is None:
+            return None
+        likeliest: dict[str, float] = {}
+        for token_id, logprob in token.logprob.top:
+            likeliest.setdefault(self._name(token_id, self._table[token_id]), _finite(logprob))
+        return likeliest | {self._name(token.token_id, token.data): _finite(token.logprob.logprob)}
+
+    def _name(self, token_id: int, data: bytes) -> str:
+        return self._names.get(token_id) or token_text(data)
+
+
+def token_text(data: bytes) -> str:
+    """`data` as text; what is no whole character is spelled as OpenAI does: bytes:\\xf0\\x9f."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in data)
+
+
+def _likely(text: str, logprob: float, data: bytes) -> Likely:
+    return {"token": text, "logprob": _finite(logprob), "bytes": list(data)}
+
+
+def _finite(logprob: float) -> float:
+    return max(logprob, LEAST)

@@ -1,18 +1,27 @@
-"""The fields about tools of a chat request, in OpenAI's words."""
+"""Tools of a chat in OpenAI's words: those that a request offers, and the calls of an answer."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Literal, NotRequired
 
 from pydantic import Field, PlainValidator, field_validator
+from typing_extensions import TypedDict
 
-from myserve_ui.api.validation import describe, refusal
-from myserve_ui.api.wire_model import WireModel
+from myserve_ui.api.bodies import WireModel
+from myserve_ui.api.errors import describe, refusal
 from myserve_ui.core.strict_json import read_json
-from myserve_ui.core.tools import MAX_TOOLS, MAX_TOOLS_BYTES, Tool, ToolCall, ToolChoice, ToolMode
+from myserve_ui.core.tools import (
+    MAX_TOOLS,
+    MAX_TOOLS_BYTES,
+    Tool,
+    ToolCall,
+    ToolCallDelta,
+    ToolChoice,
+    ToolMode,
+)
 from myserve_ui.errors import InvalidRequestError
 
 FUNCTION_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -21,7 +30,7 @@ MAX_NESTING = 64
 """Of a schema, and of arguments: twice what can be kept, and far from what cannot be read."""
 
 
-def is_nested_deeper(value: Any, limit: int) -> bool:
+def is_nested_deeper(value: object, limit: int) -> bool:
     """Whether `value`, decoded JSON, has more than `limit` objects and arrays inside each other."""
     level = [value]
     for _ in range(limit + 1):
@@ -35,7 +44,7 @@ def is_nested_deeper(value: Any, limit: int) -> bool:
 class FunctionFields(WireModel):
     name: str
     description: str | None = None
-    parameters: dict[str, Any] | None = None
+    parameters: dict[str, object] | None = None
     strict: bool | None = None
 
     @field_validator("name")
@@ -47,7 +56,7 @@ class FunctionFields(WireModel):
 
     @field_validator("parameters")
     @classmethod
-    def _describe_an_object(cls, schema: dict[str, Any] | None) -> dict[str, Any] | None:
+    def _describe_an_object(cls, schema: dict[str, object] | None) -> dict[str, object] | None:
         if is_nested_deeper(schema, MAX_NESTING):
             raise refusal(f"is nested more than {MAX_NESTING} deep; flatten it")
         if schema is not None and schema.get("type", OBJECT) != OBJECT:
@@ -85,7 +94,7 @@ class ToolCallFields(WireModel):
         return ToolCall(self.id, self.function.name, self.function.arguments)
 
 
-def read_tool_choice(value: Any) -> ToolChoice | None:
+def read_tool_choice(value: object) -> ToolChoice | None:
     """ "none", "auto", "required", or {"type": "function", "function": {"name": …}}."""
     if value is None:
         return None
@@ -101,8 +110,20 @@ def read_tool_choice(value: Any) -> ToolChoice | None:
     )
 
 
+class NamedFunction(TypedDict):
+    name: str
+
+
+class NamedTool(TypedDict):
+    type: Literal["function"]
+    function: NamedFunction
+
+
 Tools = Annotated[list[ToolFields], Field(max_length=MAX_TOOLS)]
-Choice = Annotated[ToolChoice | None, PlainValidator(read_tool_choice)]
+Choice = Annotated[
+    ToolChoice | None,
+    PlainValidator(read_tool_choice, json_schema_input_type=Literal["none", "auto", "required"] | NamedTool | None),
+]
 
 
 def to_tools(fields: Sequence[ToolFields]) -> tuple[Tool, ...]:
@@ -148,3 +169,54 @@ def _to_tool(function: FunctionFields) -> Tool:
         description=function.description,
         strict=bool(function.strict),
     )
+
+
+class WrittenFunction(TypedDict):
+    name: NotRequired[str]
+    arguments: str
+
+
+class CalledFunction(TypedDict):
+    name: str
+    arguments: str
+
+
+class Call(TypedDict):
+    """A call in a message."""
+
+    id: str
+    type: Literal["function"]
+    function: CalledFunction
+
+
+class CallDelta(TypedDict):
+    """News of a call in a chunk; id, type and name stand in its first only."""
+
+    index: int
+    id: NotRequired[str]
+    type: NotRequired[Literal["function"]]
+    function: WrittenFunction
+
+
+def call_delta(news: ToolCallDelta) -> CallDelta:
+    if news.id is None:
+        return {"index": news.index, "function": {"arguments": news.arguments}}
+    function: WrittenFunction = {"name": news.name or "", "arguments": news.arguments}
+    return {"index": news.index, "id": news.id, "type": "function", "function": function}
+
+
+def whole_calls(news: Iterable[ToolCallDelta]) -> list[Call]:
+    """The calls that all `news` of one message add up to."""
+    firsts: dict[int, ToolCallDelta] = {}
+    arguments: dict[int, str] = {}
+    for delta in news:
+        firsts.setdefault(delta.index, delta)
+        arguments[delta.index] = arguments.get(delta.index, "") + delta.arguments
+    return [
+        {
+            "id": first.id or "",
+            "type": "function",
+            "function": {"name": first.name or "", "arguments": arguments[index]},
+        }
+        for index, first in firsts.items()
+    ]

@@ -1,15 +1,24 @@
-"""What chat and text completions have in common: how tokens are chosen, and what is told of them."""
+"""What bodies of chat and text completions have in common: how tokens are chosen, held to a form, and told."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo, field_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
-from myserve_ui.api.response_format import ResponseFormat
-from myserve_ui.api.validation import describe, limits_of, refusal
-from myserve_ui.api.wire_model import WireModel
+from myserve_ui.api.bodies import WireModel
+from myserve_ui.api.errors import describe, refusal
 from myserve_ui.core.sampling_params import INT64_MAX, MAX_STOP_STRINGS, SamplingParams
+from myserve_ui.core.schemas.structured_output import StructuredOutput
+from myserve_ui.errors import InvalidRequestError
 
 MAX_STOP_TOKEN_IDS = 256
 MAX_BIASED_TOKENS = 1024
@@ -19,12 +28,31 @@ MAX_BIAS = 100.0
 Tokens = Annotated[int, Field(ge=1, le=INT64_MAX)]
 
 
-def as_list(stop: Any) -> Any:
+@dataclass(frozen=True, slots=True)
+class RequestLimits:
+    """How much one request may ask for, as the operator set it."""
+
+    max_choices: int = 16
+    max_prompts: int = 64
+
+    def check(self, num_choices: int, num_prompts: int = 1) -> None:
+        """Raise InvalidRequestError for more than that."""
+        if num_choices > self.max_choices:
+            raise InvalidRequestError(
+                f"n must be at most {self.max_choices} on this server, got {describe(num_choices)}.", param="n"
+            )
+        if num_prompts > self.max_prompts:
+            raise InvalidRequestError(
+                f"prompt takes at most {self.max_prompts} prompts on this server, got {num_prompts}.", param="prompt"
+            )
+
+
+def as_list(stop: object) -> object:
     """One stop string stands for a list of one."""
     return [stop] if isinstance(stop, str) else stop
 
 
-def _bias_entries(value: Any) -> tuple[tuple[int, float], ...] | None:
+def _bias_entries(value: object) -> tuple[tuple[int, float], ...] | None:
     """{"50256": -100} as ((50256, -100.0),)."""
     if value is None:
         return None
@@ -41,12 +69,46 @@ def _token_id(key: str) -> int:
     return int(key)
 
 
-def _bias(key: str, bias: Any) -> float:
+def _bias(key: str, bias: object) -> float:
     if not isinstance(bias, int | float) or isinstance(bias, bool) or not -MAX_BIAS <= bias <= MAX_BIAS:
         raise refusal(
             f"has {describe(bias)} for the key {describe(key)}, which must be a number in [-{MAX_BIAS:g}, {MAX_BIAS:g}]"
         )
     return float(bias)
+
+
+class JsonSchemaFields(WireModel):
+    name: str | None = None
+    description: str | None = None
+    schema_: dict[str, object] = Field(alias="schema")
+    strict: bool | None = None
+    """Accepted and not needed: a schema is always kept."""
+
+
+class ResponseFormat(WireModel):
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchemaFields | None = None
+
+    @field_validator("json_schema")
+    @classmethod
+    def _only_with_its_type(cls, value: JsonSchemaFields | None, info: ValidationInfo) -> JsonSchemaFields | None:
+        if value is not None and info.data.get("type", "json_schema") != "json_schema":
+            raise refusal(f"goes only with the type 'json_schema', got the type {describe(info.data['type'])}")
+        return value
+
+    @model_validator(mode="after")
+    def _schema_is_there(self) -> ResponseFormat:
+        if self.type == "json_schema" and self.json_schema is None:
+            raise refusal("of the type 'json_schema' needs a json_schema with the schema in it")
+        return self
+
+    def to_structured_output(self) -> StructuredOutput | None:
+        """The form that the answer is held to. Raises InvalidRequestError for a schema that cannot be kept."""
+        if self.type == "json_object":
+            return StructuredOutput.json_object()
+        if self.json_schema is None:
+            return None
+        return StructuredOutput.json_schema(self.json_schema.schema_, param="response_format.json_schema.schema")
 
 
 class StreamOptions(WireModel):
@@ -83,13 +145,6 @@ class SamplingFields(WireModel):
     return_token_ids: bool | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-
-    @field_validator("n")
-    @classmethod
-    def _at_most_the_limit(cls, n: int | None, info: ValidationInfo) -> int | None:
-        if n is not None and n > limits_of(info).max_choices:
-            raise refusal(f"must be at most {limits_of(info).max_choices} on this server, got {describe(n)}")
-        return n
 
     @field_validator("stream_options")
     @classmethod

@@ -1,19 +1,24 @@
-"""The bodies of /v1/compare and /v1/fidelity, extensions of this server: two models, and what they are asked."""
+"""/v1/compare and /v1/fidelity, extensions of this server: what a cheaper precision changes, as one document each."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Annotated, Literal
 
+from fastapi import APIRouter, Request, Response
 from pydantic import BeforeValidator, Field, model_validator
 
-from myserve_ui.api.chat_message import ChatMessage
-from myserve_ui.api.sampling_fields import as_list
-from myserve_ui.api.validation import refusal
-from myserve_ui.api.wire_model import WireModel
+from myserve_ui.api.bodies import WireModel
+from myserve_ui.api.chat.protocol import ChatMessage
+from myserve_ui.api.errors import refusal
+from myserve_ui.api.responses import JsonObject, json_response, while_connected
+from myserve_ui.api.sampling import as_list
 from myserve_ui.core.requests import ChatRequest, Message
 from myserve_ui.core.sampling_params import MAX_STOP_STRINGS, SamplingParams
-from myserve_ui.evaluation.comparisons import MAX_ANSWER_TOKENS
-from myserve_ui.evaluation.fidelity import FidelityRequest
+from myserve_ui.errors import GenerationFailedError
+from myserve_ui.evaluation.comparisons import MAX_ANSWER_TOKENS, Comparisons, ComparisonStep
+from myserve_ui.evaluation.fidelity import FidelityProgress, FidelityRequest
 from myserve_ui.serving.compare_service import CompareRequest, Timing
 
 DEFAULT_ANSWER_TOKENS = 128
@@ -88,3 +93,28 @@ class FidelityBody(PairFields):
             window=self.window,
             stride=self.stride,
         )
+
+
+def add_evaluation_routes(router: APIRouter, comparisons: Comparisons) -> None:
+    """Add the two routes. Both load what is not loaded; a client that leaves ends the work."""
+
+    @router.post("/v1/compare", response_model=dict[str, object])
+    async def compare(body: CompareBody, request: Request) -> Response:
+        """Two models on one prompt, with evidence of where they part."""
+        steps = comparisons.compare(body.to_request(), evidence=body.evidence is not False)
+        return json_response(await while_connected(request.receive, _document(steps)))
+
+    @router.post("/v1/fidelity", response_model=dict[str, object])
+    async def fidelity(body: FidelityBody, request: Request) -> Response:
+        """What one model loses against another, token by token of a given text."""
+        document = await while_connected(request.receive, _document(comparisons.report(body.to_request())))
+        return json_response({**document, "tokens": document["tokens"] if body.tokens is not False else []})
+
+
+async def _document(steps: AsyncGenerator[ComparisonStep | FidelityProgress, None]) -> JsonObject:
+    """What the last of `steps` carries; they are closed whatever happens."""
+    async with aclosing(steps):
+        async for step in steps:
+            if step.document is not None:
+                return step.document
+    raise GenerationFailedError("The measurement ended early. Ask again.")

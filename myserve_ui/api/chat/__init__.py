@@ -1,0 +1,1 @@
+"""Chats: what /v1/chat/completions takes and answers."""

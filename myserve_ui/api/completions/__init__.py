@@ -1,0 +1,1 @@
+"""Text that goes on: /v1/completions, and the plain routes /generate and /stream."""
