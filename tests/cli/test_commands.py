@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from myserve_ui.cli.arguments import read_text
 from myserve_ui.cli.commands import main
+from myserve_ui.cli.report_arguments import read_text
 
 TEXT = "The quick brown fox jumps over the lazy dog."
 ECHO = ["--force-echo"]

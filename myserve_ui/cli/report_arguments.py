@@ -1,4 +1,4 @@
-"""Words of the command line: which report, of which models, on which text; everything else is a setting of the app."""
+"""Words of `fidelity` and `perplexity`: of which models, on which text; everything else is a setting of the app."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes a report in this process, through the same engines that serve users."""
+"""`fidelity` and `perplexity`: a report made in this process, through the same engines that serve users."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any
 
-from myserve_ui.cli.arguments import ReportArguments
+from myserve_ui.cli.report_arguments import ReportArguments
 from myserve_ui.errors import GenerationFailedError
 from myserve_ui.evaluation.comparisons import Comparisons
 from myserve_ui.evaluation.fidelity import FidelityProgress, FidelityRequest
