@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Protocol, TypeVar
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BeforeValidator, Field, model_validator
@@ -12,16 +12,26 @@ from pydantic import BeforeValidator, Field, model_validator
 from myserve_ui.api.bodies import WireModel
 from myserve_ui.api.chat.protocol import ChatMessage
 from myserve_ui.api.errors import refusal
-from myserve_ui.api.responses import JsonObject, json_response, while_connected
+from myserve_ui.api.responses import json_response, while_connected
 from myserve_ui.api.sampling import as_list
 from myserve_ui.core.requests import ChatRequest, Message
 from myserve_ui.core.sampling_params import MAX_STOP_STRINGS, SamplingParams
 from myserve_ui.errors import GenerationFailedError
-from myserve_ui.evaluation.comparisons import MAX_ANSWER_TOKENS, Comparisons, ComparisonStep
-from myserve_ui.evaluation.fidelity import FidelityProgress, FidelityRequest
+from myserve_ui.evaluation.comparison_document import Comparison
+from myserve_ui.evaluation.comparisons import MAX_ANSWER_TOKENS, Comparisons
+from myserve_ui.evaluation.documents import FidelityReport
+from myserve_ui.evaluation.fidelity import FidelityRequest
 from myserve_ui.serving.compare_service import CompareRequest, Timing
 
 DEFAULT_ANSWER_TOKENS = 128
+D_co = TypeVar("D_co", covariant=True)
+
+
+class Step(Protocol[D_co]):
+    """News of a measurement; the last one carries the document."""
+
+    @property
+    def document(self) -> D_co | None: ...
 
 
 class PairFields(WireModel):
@@ -98,20 +108,21 @@ class FidelityBody(PairFields):
 def add_evaluation_routes(router: APIRouter, comparisons: Comparisons) -> None:
     """Add the two routes. Both load what is not loaded; a client that leaves ends the work."""
 
-    @router.post("/v1/compare", response_model=dict[str, object])
+    @router.post("/v1/compare", response_model=Comparison)
     async def compare(body: CompareBody, request: Request) -> Response:
         """Two models on one prompt, with evidence of where they part."""
         steps = comparisons.compare(body.to_request(), evidence=body.evidence is not False)
-        return json_response(await while_connected(request.receive, _document(steps)))
+        document = await while_connected(request.receive, _document(steps))
+        return json_response(document.as_json())
 
-    @router.post("/v1/fidelity", response_model=dict[str, object])
+    @router.post("/v1/fidelity", response_model=FidelityReport)
     async def fidelity(body: FidelityBody, request: Request) -> Response:
         """What one model loses against another, token by token of a given text."""
         document = await while_connected(request.receive, _document(comparisons.report(body.to_request())))
-        return json_response({**document, "tokens": document["tokens"] if body.tokens is not False else []})
+        return json_response((document if body.tokens is not False else document.without_tokens()).as_json())
 
 
-async def _document(steps: AsyncGenerator[ComparisonStep | FidelityProgress, None]) -> JsonObject:
+async def _document(steps: AsyncGenerator[Step[D_co], None]) -> D_co:
     """What the last of `steps` carries; they are closed whatever happens."""
     async with aclosing(steps):
         async for step in steps:

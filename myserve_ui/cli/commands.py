@@ -78,7 +78,7 @@ def _report(asked: ReportArguments, kind: str) -> None:
     from myserve_ui.server.service_builder import build_services
 
     report = make_report(build_services(settings), getattr(Comparisons, kind), asked, text, tell)
-    deliver(run_until_stopped(report), asked.json)
+    deliver(run_until_stopped(report).as_json(), asked.json)
 
 
 def _bench(arguments: list[str]) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 
@@ -13,9 +13,10 @@ from myserve_ui.core.memory_report import MemoryReport
 from myserve_ui.core.model_info import ModelInfo
 from myserve_ui.core.sampling_params import SamplingDefaults
 from myserve_ui.errors import InvalidRequestError, MyServeError
-from myserve_ui.evaluation.comparison_document import comparison_document
+from myserve_ui.evaluation.comparison_document import Comparison, Evidence, make_comparison
+from myserve_ui.evaluation.documents import Both, FidelityReport, Memory, PerplexityReport, memory_of
 from myserve_ui.evaluation.evidence import AnswerPair
-from myserve_ui.evaluation.fidelity import FidelityProgress, FidelityRequest, FidelityService, memory_of
+from myserve_ui.evaluation.fidelity import FidelityRequest, FidelityService, Progress, perplexity_of
 from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.serving.compare_service import CompareRequest, CompareService, CompareUpdate, Side, with_one_seed
 from myserve_ui.serving.engine_pool import EnginePool
@@ -31,7 +32,7 @@ class ComparisonStep:
 
     update: CompareUpdate
     is_explaining: bool = False
-    document: dict[str, Any] | None = None
+    document: Comparison | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,18 @@ class Footprint:
     device: torch.device
     dtype: torch.dtype
     """Of activations."""
+
+    @property
+    def peak_bytes(self) -> int | None:
+        """The most memory that was taken so far, by everything: on a GPU, or by this process; None: nobody counts."""
+        if self.device.type == "cuda":
+            return torch.cuda.max_memory_allocated(self.device)
+        try:
+            import resource
+        except ImportError:  # Windows has no such count
+            return None
+        unit = 1 if platform.system() == "Darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 class Comparisons:
@@ -94,20 +107,19 @@ class Comparisons:
                 yield ComparisonStep(update)
         if update is None:
             raise InvalidRequestError("The comparison gave no answer.")
-        findings: dict[str, Any] | None = None
-        reason = _why_no_evidence(update) if evidence else "not asked for"
-        if reason is None:
+        findings: Evidence | str | None = _why_no_evidence(update) if evidence else "not asked for"
+        if findings is None:
             yield ComparisonStep(update, is_explaining=True)
             try:
                 findings = await self._explain(request, update)
             except MyServeError as error:
-                reason = error.message
+                findings = error.message
         infos = {side: self.chat.model(update.answers[side].model) for side in Side}
-        memory = {side.value: memory_of(info, self._weights(info)) for side, info in infos.items()}
-        document = comparison_document(request, update, infos, memory=memory)
-        yield ComparisonStep(update, document=document | {"evidence": findings, "no_evidence_because": reason})
+        memory = Both(base=self._memory(infos[Side.BASE]), candidate=self._memory(infos[Side.CANDIDATE]))
+        document = make_comparison(request, update, infos, memory=memory, evidence=findings)
+        yield ComparisonStep(update, document=document)
 
-    async def report(self, request: FidelityRequest) -> AsyncGenerator[FidelityProgress, None]:
+    async def report(self, request: FidelityRequest) -> AsyncGenerator[Progress[FidelityReport], None]:
         """Progress of a fidelity report, then its document. Raises as FidelityService.report, ModelNotFoundError."""
         self.chat.check_open()
         base, candidate = self.pair(request.base, request.candidate)
@@ -117,17 +129,17 @@ class Comparisons:
                 async for step in steps:
                     yield step
 
-    async def perplexity(self, request: FidelityRequest) -> AsyncGenerator[FidelityProgress, None]:
-        """The same for the model `request.base` alone; the document is one of perplexity."""
+    async def perplexity(self, request: FidelityRequest) -> AsyncGenerator[Progress[PerplexityReport], None]:
+        """The same for the model `request.base` alone."""
         model = find_model(self.models(), request.base) if request.base else self.models()[0].id
         async with aclosing(self.report(replace(request, base=model, candidate=model))) as steps:
             async for step in steps:
-                found = step.document
-                yield step if found is None else replace(step, document=perplexity_document(found))
+                found = perplexity_of(step.document) if step.document else None
+                yield Progress(step.tokens_done, step.tokens_total, found)
 
-    def _weights(self, info: ModelInfo) -> MemoryReport | None:
+    def _memory(self, info: ModelInfo) -> Memory:
         footprint = self.footprint(info.id)
-        return footprint.weights if footprint else None
+        return memory_of(info, footprint.weights if footprint else None)
 
     def _settled(self, request: CompareRequest) -> CompareRequest:
         """`request` with keys for names, one seed for both, and a length that evidence can be given for."""
@@ -139,26 +151,11 @@ class Comparisons:
             )
         return with_one_seed(replace(request, base=base, candidate=candidate))
 
-    async def _explain(self, request: CompareRequest, update: CompareUpdate) -> dict[str, Any]:
+    async def _explain(self, request: CompareRequest, update: CompareUpdate) -> Evidence:
         base, candidate = (update.answers[side] for side in Side)
         params = request.chat.params.resolve(SamplingDefaults())
         pair = AnswerPair(base.prompt_token_ids, base.token_ids, candidate.token_ids, greedy=params.is_greedy)
         return await self._fidelity.explain(base.model, candidate.model, pair)
-
-
-def perplexity_document(fidelity: dict[str, Any]) -> dict[str, Any]:
-    """What a report of a model against itself says of that model."""
-    kept = ("made", "versions", "machine", "model", "text_sha256", "tokens_scored", "window", "stride", "bos")
-    tokens = [{"id": row["id"], "text": row["text"], "nll": row["nll_base"]} for row in fidelity["tokens"]]
-    return {
-        "kind": "perplexity",
-        **{key: fidelity[key] for key in kept},
-        "model": fidelity["base"],
-        "perplexity": fidelity["perplexity"]["base"],
-        "memory": fidelity["memory"]["base"],
-        "speed": fidelity["speed"],
-        "tokens": tokens,
-    }
 
 
 def _why_no_evidence(update: CompareUpdate) -> str | None:

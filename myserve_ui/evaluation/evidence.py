@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 import torch
 
-from myserve_ui.evaluation.scoring import collect_logits, measure_noise
-from myserve_ui.evaluation.token_scores import TokenScores, score_tokens
+from myserve_ui.evaluation.comparison_document import AnswerToken, Evidence, LikelyToken, Split
+from myserve_ui.evaluation.documents import Both
+from myserve_ui.evaluation.scoring import TokenScores, collect_logits, measure_noise, score_tokens
 from myserve_ui.serving.engine_pool import RunningEngine
 from myserve_ui.serving.step_loop import on_own_thread
 
+Decode = Callable[[Sequence[int]], str]
 TOP = 5
 HORIZONS = (32, 64, 128)
 """The share of identical tokens is told for the first so many."""
@@ -39,26 +40,24 @@ class AnswerPair:
     greedy: bool = True
 
 
-async def explain(base: RunningEngine, candidate: RunningEngine, answers: AnswerPair) -> dict[str, Any]:
-    """Evidence as one JSON document: both answers scored by both models, the split, the noise floor, a verdict.
+async def explain(base: RunningEngine, candidate: RunningEngine, answers: AnswerPair) -> Evidence:
+    """Both answers scored by both models, the split, the noise floor, a verdict.
 
     Both answers go through the models once each. Raises what scoring raises; an empty answer has no tokens.
     """
     noise = await _noise_floor(base, answers)
-    rows = {
-        side: await _score_answer(base, candidate, answers.prompt, ids)
-        for side, ids in (("base", answers.base), ("candidate", answers.candidate))
-    }
+    scores = [await _score_answer(base, candidate, answers.prompt, ids) for ids in (answers.base, answers.candidate)]
     decode = base.loaded.tokenizer.decode
-    return {
-        "kind": "evidence",
-        "base": base.info.id,
-        "candidate": candidate.info.id,
-        "noise_floor": noise,
-        "identical_share": {str(n): share for n in HORIZONS if (share := _identical_share(answers, n)) is not None},
-        "split": await _explain_split(base, candidate, answers, noise),
-        "answers": {side: _token_rows(scores, ids, decode) for side, (scores, ids) in rows.items()},
-    }
+    return Evidence(
+        base=base.info.id,
+        candidate=candidate.info.id,
+        noise_floor=noise,
+        identical_share={str(n): share for n in HORIZONS if (share := _identical_share(answers, n)) is not None},
+        split=await _explain_split(base, candidate, answers, noise),
+        answers=Both(
+            base=_tokens(scores[0], answers.base, decode), candidate=_tokens(scores[1], answers.candidate, decode)
+        ),
+    )
 
 
 def find_split(first: Sequence[int], second: Sequence[int]) -> int | None:
@@ -83,12 +82,12 @@ def judge(margin: float, noise: float | None, *, greedy: bool) -> Verdict:
 
 async def _score_answer(
     base: RunningEngine, candidate: RunningEngine, prompt: Sequence[int], answer: Sequence[int]
-) -> tuple[TokenScores | None, Sequence[int]]:
+) -> TokenScores | None:
     if not answer:
-        return None, answer
+        return None
     ids = [*prompt, *answer]
     logits = [await collect_logits(engine, ids, first_scored=len(prompt)) for engine in (base, candidate)]
-    return await on_own_thread(score_tokens, logits[0], logits[1], answer), answer
+    return await on_own_thread(score_tokens, logits[0], logits[1], answer)
 
 
 async def _noise_floor(base: RunningEngine, answers: AnswerPair) -> float | None:
@@ -105,7 +104,7 @@ async def _noise_floor(base: RunningEngine, answers: AnswerPair) -> float | None
 
 async def _explain_split(
     base: RunningEngine, candidate: RunningEngine, answers: AnswerPair, noise: float | None
-) -> dict[str, Any] | None:
+) -> Split | None:
     index = find_split(answers.base, answers.candidate)
     if index is None or index >= min(len(answers.base), len(answers.candidate)):
         return None
@@ -114,22 +113,22 @@ async def _explain_split(
     logs = [torch.log_softmax(row[0].float(), dim=-1) for row in rows]
     margin = float(logs[0][answers.base[index]] - logs[0][answers.candidate[index]])
     decode = base.loaded.tokenizer.decode
-    return {
-        "index": index,
-        "base_token": decode([answers.base[index]]),
-        "candidate_token": decode([answers.candidate[index]]),
-        "margin": margin,
-        "verdict": judge(margin, noise, greedy=answers.greedy).value,
-        "top": {side: _likeliest(log, decode) for side, log in zip(("base", "candidate"), logs, strict=True)},
-    }
+    return Split(
+        index=index,
+        base_token=decode([answers.base[index]]),
+        candidate_token=decode([answers.candidate[index]]),
+        margin=margin,
+        verdict=judge(margin, noise, greedy=answers.greedy).value,
+        top=Both(base=_likeliest(logs[0], decode), candidate=_likeliest(logs[1], decode)),
+    )
 
 
-def _likeliest(logprobs: torch.Tensor, decode: Any) -> list[dict[str, Any]]:
+def _likeliest(logprobs: torch.Tensor, decode: Decode) -> tuple[LikelyToken, ...]:
     values, ids = logprobs.topk(TOP)
-    return [
-        {"id": token_id, "text": decode([token_id]), "p": p}
+    return tuple(
+        LikelyToken(id=token_id, text=decode([token_id]), p=p)
         for token_id, p in zip(ids.tolist(), values.exp().tolist(), strict=True)
-    ]
+    )
 
 
 def _identical_share(answers: AnswerPair, horizon: int) -> float | None:
@@ -140,10 +139,10 @@ def _identical_share(answers: AnswerPair, horizon: int) -> float | None:
     return sum(a == b for a, b in pairs) / horizon
 
 
-def _token_rows(scores: TokenScores | None, ids: Sequence[int], decode: Any) -> list[dict[str, Any]]:
+def _tokens(scores: TokenScores | None, ids: Sequence[int], decode: Decode) -> tuple[AnswerToken, ...]:
     """One entry for each token of an answer: its probability and rank in both models, and how far they are apart."""
     if scores is None:
-        return []
+        return ()
     columns = {
         "p_base": (-scores.nll_base).exp(),
         "p_candidate": (-scores.nll_candidate).exp(),
@@ -153,8 +152,8 @@ def _token_rows(scores: TokenScores | None, ids: Sequence[int], decode: Any) -> 
         "delta_p": scores.delta_p,
         "same_top": scores.same_top,
     }
-    values = zip(*(column.tolist() for column in columns.values()), strict=True)
-    return [
-        {"id": token_id, "text": decode([token_id]), **dict(zip(columns, row, strict=True))}
-        for token_id, row in zip(ids, values, strict=True)
-    ]
+    rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+    return tuple(
+        AnswerToken(id=token_id, text=decode([token_id]), **dict(zip(columns, row, strict=True)))
+        for token_id, row in zip(ids, rows, strict=True)
+    )

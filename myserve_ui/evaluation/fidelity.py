@@ -6,25 +6,37 @@ import asyncio
 import hashlib
 import time
 from collections.abc import AsyncGenerator
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 import torch
 
-from myserve_ui.core.memory_report import MemoryReport
-from myserve_ui.core.model_info import ModelInfo
 from myserve_ui.errors import InvalidRequestError, OverloadedError
-from myserve_ui.evaluation.circumstances import describe_circumstances
+from myserve_ui.evaluation.comparison_document import Evidence
+from myserve_ui.evaluation.documents import (
+    Both,
+    FidelityReport,
+    Measurement,
+    PerplexityReport,
+    Rate,
+    ScoredToken,
+    ScoringSpeed,
+    TokenLoss,
+    circumstances,
+    memory_of,
+)
 from myserve_ui.evaluation.evidence import AnswerPair, explain
 from myserve_ui.evaluation.plain_words import caveats
-from myserve_ui.evaluation.scoring import collect_logits
-from myserve_ui.evaluation.statistics import estimate, percentiles, perplexity
-from myserve_ui.evaluation.token_scores import TokenScores, join_scores, score_tokens
+from myserve_ui.evaluation.scoring import TokenScores, collect_logits, join_scores, score_tokens
+from myserve_ui.evaluation.statistics import delta_p_of, mean_of, perplexity, share_of, spread_of
 from myserve_ui.evaluation.windows import MAX_WINDOW, Window, fit_window, make_windows
+from myserve_ui.serving.compare_service import Side
 from myserve_ui.serving.engine_pool import EnginePool, RunningEngine
 from myserve_ui.serving.model_names import naming_side
 from myserve_ui.serving.request_checks import check_encoded_ids
 from myserve_ui.serving.step_loop import on_own_thread
+
+D = TypeVar("D", bound=Measurement)
 
 MAX_TOKENS = 16_384
 """Some ten minutes of a small CPU; a longer text adds little certainty."""
@@ -44,12 +56,12 @@ class FidelityRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class FidelityProgress:
+class Progress(Generic[D]):
     """How far a report is. The last one carries the document."""
 
     tokens_done: int
     tokens_total: int
-    document: dict[str, Any] | None = None
+    document: D | None = None
 
 
 @dataclass(slots=True)
@@ -66,7 +78,7 @@ class _Run:
     started: float = field(default_factory=time.monotonic)
     tokens_read: int = 0
     """Tokens of all windows, context included: what each model computed."""
-    seconds: dict[str, float] = field(default_factory=dict)
+    seconds: dict[Side, float] = field(default_factory=dict)
     """Spent by each model on them."""
 
 
@@ -77,7 +89,7 @@ class FidelityService:
         self._pool = pool
         self._one_report = asyncio.Lock()
 
-    async def report(self, request: FidelityRequest) -> AsyncGenerator[FidelityProgress, None]:
+    async def report(self, request: FidelityRequest) -> AsyncGenerator[Progress[FidelityReport], None]:
         """Progress, window by window, and at the end the document.
 
         Loads what is not loaded. Raises InvalidRequestError for a text that is too short or too long, windows out of
@@ -90,13 +102,13 @@ class FidelityService:
             windows = make_windows(len(run.token_ids), window=run.window, stride=run.stride)
             done, total = 0, len(run.token_ids) - 1
             for window in windows:
-                yield FidelityProgress(done, total)
+                yield Progress(done, total)
                 run.scores.append(await _score_window(run, window))
                 done += window.num_scored
-            yield FidelityProgress(done, total, await on_own_thread(_document, run))
+            yield Progress(done, total, await on_own_thread(_document, run))
 
-    async def explain(self, base: str, candidate: str, answers: AnswerPair) -> dict[str, Any]:
-        """Evidence on two answers; loads what is not loaded. See evidence.explain for the document.
+    async def explain(self, base: str, candidate: str, answers: AnswerPair) -> Evidence:
+        """Evidence on two answers; loads what is not loaded. See evidence.explain.
 
         Raises InvalidRequestError for models that do not share a vocabulary.
         """
@@ -105,9 +117,9 @@ class FidelityService:
         return await explain(*engines, answers)
 
     async def _open(self, request: FidelityRequest) -> _Run:
-        with naming_side("base"):
+        with naming_side(Side.BASE):
             base = await self._loaded(request.base)
-        with naming_side("candidate"):
+        with naming_side(Side.CANDIDATE):
             candidate = await self._loaded(request.candidate)
         longest = min(MAX_WINDOW, base.max_model_len, candidate.max_model_len)
         window, stride = fit_window(request.window, request.stride, longest=longest)
@@ -136,8 +148,8 @@ async def _score_window(run: _Run, window: Window) -> TokenScores:
     first = window.first_scored - window.start
     run.tokens_read += len(ids)
     logits: list[torch.Tensor] = []
-    for side, engine in {"base": run.base, "candidate": run.candidate}.items():
-        if side == "candidate" and engine is run.base:
+    for side, engine in {Side.BASE: run.base, Side.CANDIDATE: run.candidate}.items():
+        if side is Side.CANDIDATE and engine is run.base:
             logits.append(logits[0])
             continue
         started = time.monotonic()
@@ -159,86 +171,75 @@ def _different_tokens(base: RunningEngine, candidate: RunningEngine) -> InvalidR
     )
 
 
-def _document(run: _Run) -> dict[str, Any]:
-    """The report as JSON has it; shares are in 0..1, divergence and losses in nats."""
+def _document(run: _Run) -> FidelityReport:
     scores = join_scores(run.scores)
-    return {
-        "kind": "fidelity",
-        **describe_circumstances(),
-        "base": run.base.info.id,
-        "candidate": run.candidate.info.id,
-        "model": run.base.info.name,
-        "text_sha256": hashlib.sha256(run.request.text.encode()).hexdigest(),
-        "tokens_scored": len(scores),
-        "window": run.window,
-        "stride": run.stride,
-        "bos": run.token_ids[0] == run.base.loaded.bos_token_id,
-        "percentile_method": "nearest rank",
-        **summarise(scores),
-        "memory": {
-            side: memory_of(engine.info, engine.loaded.memory)
-            for side, engine in (("base", run.base), ("candidate", run.candidate))
-        },
-        "speed": {
-            "seconds": time.monotonic() - run.started,
-            **{side: {"scoring_tokens_per_second": run.tokens_read / spent} for side, spent in run.seconds.items()},
-        },
-        "notes": caveats(run.base.info, run.candidate.info),
-        "tokens": _token_rows(run, scores),
-    }
+    base, candidate = run.base, run.candidate
+    return FidelityReport(
+        **circumstances(),
+        base=base.info.id,
+        candidate=candidate.info.id,
+        model=base.info.name,
+        text_sha256=hashlib.sha256(run.request.text.encode()).hexdigest(),
+        tokens_scored=len(scores),
+        window=run.window,
+        stride=run.stride,
+        bos=run.token_ids[0] == base.loaded.bos_token_id,
+        percentile_method="nearest rank",
+        perplexity=Both(base=perplexity(scores.nll_base), candidate=perplexity(scores.nll_candidate)),
+        ln_ratio=mean_of(scores.nll_candidate - scores.nll_base),
+        kld=spread_of(scores.kld),
+        delta_p=delta_p_of(scores.delta_p),
+        same_top=share_of(scores.same_top),
+        top_overlap=mean_of(scores.overlap),
+        memory=Both(
+            base=memory_of(base.info, base.loaded.memory),
+            candidate=memory_of(candidate.info, candidate.loaded.memory),
+        ),
+        speed=_speed(run),
+        notes=tuple(caveats(base.info, candidate.info)),
+        tokens=_tokens(run, scores),
+    )
 
 
-def summarise(scores: TokenScores) -> dict[str, Any]:
-    """The numbers of a report, each with how sure it is."""
-    delta_p = scores.delta_p
-    return {
-        "perplexity": {
-            "base": asdict(perplexity(scores.nll_base)),
-            "candidate": asdict(perplexity(scores.nll_candidate)),
-        },
-        "ln_ratio": _mean_and_se(scores.nll_candidate - scores.nll_base),
-        "kld": _mean_and_se(scores.kld) | percentiles(scores.kld),
-        "delta_p": _mean_and_se(delta_p) | percentiles(delta_p) | {"rms": delta_p.square().mean().sqrt().item()},
-        "same_top": {"share": estimate(scores.same_top.float()).value, "se": estimate(scores.same_top.float()).se},
-        "top_overlap": _mean_and_se(scores.overlap),
-    }
+def _speed(run: _Run) -> ScoringSpeed:
+    rates = {side: Rate(scoring_tokens_per_second=run.tokens_read / spent) for side, spent in run.seconds.items()}
+    return ScoringSpeed(
+        seconds=time.monotonic() - run.started, base=rates.get(Side.BASE), candidate=rates.get(Side.CANDIDATE)
+    )
 
 
-def memory_of(info: ModelInfo, weights: MemoryReport | None = None) -> dict[str, Any]:
-    """What a model's weights and cache take; `weights` adds what is in how many bits."""
-    detail = {
-        "bits_per_quantized_parameter": weights.bits_per_quantized_parameter if weights else None,
-        "bytes_by_format": weights.bytes_by_format() if weights else None,
-    }
-    return {
-        "precision": info.precision,
-        "dtype": info.dtype,
-        "device": info.device,
-        "weight_bytes": info.weight_bytes,
-        "num_parameters": info.num_parameters,
-        "bits_per_parameter": info.bits_per_parameter,
-        "kv_bytes_per_token": info.kv_bytes_per_token,
-        **detail,
-    }
-
-
-def _mean_and_se(values: torch.Tensor) -> dict[str, float]:
-    mean = estimate(values)
-    return {"mean": mean.value, "se": mean.se}
-
-
-def _token_rows(run: _Run, scores: TokenScores) -> list[dict[str, Any]]:
+def _tokens(run: _Run, scores: TokenScores) -> tuple[ScoredToken, ...]:
     """Each scored token with its own numbers."""
     decode = run.base.loaded.tokenizer.decode
-    columns = zip(
-        run.token_ids[1:],
-        scores.nll_base.tolist(),
-        scores.nll_candidate.tolist(),
-        scores.kld.tolist(),
-        scores.delta_p.tolist(),
-        scores.base_rank.tolist(),
-        scores.same_top.tolist(),
-        strict=True,
+    columns = {
+        "nll_base": scores.nll_base,
+        "nll_candidate": scores.nll_candidate,
+        "kld": scores.kld,
+        "delta_p": scores.delta_p,
+        "base_rank": scores.base_rank,
+        "same_top": scores.same_top,
+    }
+    rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+    return tuple(
+        ScoredToken(id=token_id, text=decode([token_id]), **dict(zip(columns, row, strict=True)))
+        for token_id, row in zip(run.token_ids[1:], rows, strict=True)
     )
-    names = ("id", "nll_base", "nll_candidate", "kld", "delta_p", "base_rank", "same_top")
-    return [{"text": decode([row[0]]), **dict(zip(names, row, strict=True))} for row in columns]
+
+
+def perplexity_of(report: FidelityReport) -> PerplexityReport:
+    """What a report of a model against itself says of that model."""
+    return PerplexityReport(
+        made=report.made,
+        versions=report.versions,
+        machine=report.machine,
+        model=report.base,
+        text_sha256=report.text_sha256,
+        tokens_scored=report.tokens_scored,
+        window=report.window,
+        stride=report.stride,
+        bos=report.bos,
+        perplexity=report.perplexity.base,
+        memory=report.memory.base,
+        speed=report.speed,
+        tokens=tuple(TokenLoss(id=token.id, text=token.text, nll=token.nll_base) for token in report.tokens),
+    )

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from myserve_ui.core.model_info import ModelInfo
+from myserve_ui.evaluation.documents import Both, Memory
 
 CPU = "cpu"
 FUSED_DTYPE = "bfloat16"
@@ -40,9 +38,9 @@ def speed_words(base: float | None, candidate: float | None, *, alone: bool) -> 
     return f"Measured in this run: {candidate:.1f} against {base:.1f} tokens/s, the candidate is {verdict}.{shared}"
 
 
-def memory_words(memory: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """How much smaller the candidate's weights are; `memory` is a document's own. None while a size is unknown."""
-    base, candidate = (memory[side].get("weight_bytes") for side in ("base", "candidate"))
+def memory_words(memory: Both[Memory]) -> str | None:
+    """How much smaller the candidate's weights are; None while a size is unknown."""
+    base, candidate = memory.base.weight_bytes, memory.candidate.weight_bytes
     if not base or not candidate:
         return None
     return f"Weights: {candidate / 2**20:,.0f} MiB against {base / 2**20:,.0f} MiB, {candidate / base:.0%} of the base."

@@ -3,30 +3,44 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 
 from myserve_ui.errors import GenerationFailedError
+from myserve_ui.evaluation.documents import DeltaP, Estimate, Mean, Share, Spread
 
 LARGEST_LOSS = 500.0
 PER_MILLE = {"median": 500, "p90": 900, "p95": 950, "p99": 990, "p999": 999}
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A mean and how sure it is."""
-
-    value: float
-    se: float
-    """Standard error: the sample's standard deviation over the root of its size; 0 for a single number."""
 
 
 def estimate(values: torch.Tensor) -> Estimate:
     """Mean of `values` [n], n >= 1, with its standard error."""
     exact = values.double()
     deviation = exact.std().item() if len(values) > 1 else 0.0
-    return Estimate(exact.mean().item(), deviation / math.sqrt(len(values)))
+    return Estimate(value=exact.mean().item(), se=deviation / math.sqrt(len(values)))
+
+
+def mean_of(values: torch.Tensor) -> Mean:
+    found = estimate(values)
+    return Mean(mean=found.value, se=found.se)
+
+
+def share_of(is_so: torch.Tensor) -> Share:
+    """Of `is_so` [n], flags."""
+    found = estimate(is_so.float())
+    return Share(share=found.value, se=found.se)
+
+
+def spread_of(values: torch.Tensor) -> Spread:
+    """Mean and percentiles of `values` [n]."""
+    found = estimate(values)
+    return Spread(mean=found.value, se=found.se, **percentiles(values))
+
+
+def delta_p_of(values: torch.Tensor) -> DeltaP:
+    """The same with their root mean square."""
+    found = estimate(values)
+    return DeltaP(mean=found.value, se=found.se, **percentiles(values), rms=values.square().mean().sqrt().item())
 
 
 def perplexity(nll: torch.Tensor) -> Estimate:
@@ -41,7 +55,7 @@ def perplexity(nll: torch.Tensor) -> Estimate:
             "bounds, so its weights may be damaged."
         )
     value = math.exp(mean.value)
-    return Estimate(value, value * mean.se)
+    return Estimate(value=value, se=value * mean.se)
 
 
 def percentiles(values: torch.Tensor) -> dict[str, float]:

@@ -23,6 +23,10 @@ class Side(StrEnum):
     BASE = "base"
     CANDIDATE = "candidate"
 
+    @property
+    def other(self) -> Side:
+        return Side.CANDIDATE if self is Side.BASE else Side.BASE
+
 
 class Timing(StrEnum):
     IN_TURN = "in turn"

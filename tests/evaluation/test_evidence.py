@@ -62,9 +62,9 @@ async def test_an_engine_with_no_place_beside_the_text_claims_no_noise_floor_of_
             document = await explain(base, candidate, AnswerPair(prompt, *answers))
     else:
         document = await explain(base, candidate, AnswerPair(prompt, *answers))
-    assert document["noise_floor"] is None or document["noise_floor"] > 0
-    if document["noise_floor"] is None:
-        assert document["split"]["verdict"] == Verdict.UNDECIDED
+    assert document.noise_floor is None or document.noise_floor > 0
+    if document.noise_floor is None:
+        assert document.split.verdict == Verdict.UNDECIDED
 
 
 async def test_the_split_of_two_precisions_is_explained(service):
@@ -74,16 +74,16 @@ async def test_the_split_of_two_precisions_is_explained(service):
         prompt, await answer(service, "llama", tuple(prompt)), await answer(service, "rough", tuple(prompt))
     )
     document = await explain(base, candidate, pair)
-    split, rows = document["split"], document["answers"]
-    assert pair.base[: split["index"]] == pair.candidate[: split["index"]]
-    assert split["verdict"] == Verdict.CHANGED
-    assert split["top"]["base"][0]["id"] == pair.base[split["index"]]
-    assert split["top"]["candidate"][0]["id"] == pair.candidate[split["index"]]
-    assert 0 <= document["noise_floor"] < 1e-3 < split["margin"]
-    assert [len(rows["base"]), len(rows["candidate"])] == [40, 40]
-    assert all(row["rank_base"] == 0 for row in rows["base"])
-    assert all(row["rank_candidate"] == 0 for row in rows["candidate"])
-    assert document["identical_share"]["32"] < 1
+    split, rows = document.split, document.answers
+    assert pair.base[: split.index] == pair.candidate[: split.index]
+    assert split.verdict == Verdict.CHANGED
+    assert split.top.base[0].id == pair.base[split.index]
+    assert split.top.candidate[0].id == pair.candidate[split.index]
+    assert 0 <= document.noise_floor < 1e-3 < split.margin
+    assert [len(rows.base), len(rows.candidate)] == [40, 40]
+    assert all(row.rank_base == 0 for row in rows.base)
+    assert all(row.rank_candidate == 0 for row in rows.candidate)
+    assert document.identical_share["32"] < 1
 
 
 async def test_identical_answers_have_no_split(service):
@@ -91,12 +91,12 @@ async def test_identical_answers_have_no_split(service):
     prompt = base.loaded.tokenizer.encode("Once upon a time")
     ids = await answer(service, "llama", tuple(prompt))
     document = await explain(base, base, AnswerPair(prompt, ids, ids))
-    assert document["split"] is None
-    assert document["identical_share"] == {"32": 1.0}
-    assert all(row["kld"] < 1e-6 and row["same_top"] for row in document["answers"]["base"])
+    assert document.split is None
+    assert document.identical_share == {"32": 1.0}
+    assert all(row.kld < 1e-6 and row.same_top for row in document.answers.base)
 
 
 async def test_an_empty_answer_is_no_trouble(service):
     base, candidate = await engines(service)
     document = await explain(base, candidate, AnswerPair([65, 66], [], [67, 68]))
-    assert (document["split"], document["answers"]["base"], len(document["answers"]["candidate"])) == (None, [], 2)
+    assert (document.split, document.answers.base, len(document.answers.candidate)) == (None, (), 2)

@@ -43,22 +43,22 @@ async def test_a_report_has_every_number_and_its_progress(service):
     steps = await report(service)
     document = steps[-1].document
     assert [step.tokens_done for step in steps] == sorted(step.tokens_done for step in steps)
-    assert document["tokens_scored"] == steps[-1].tokens_total == len(document["tokens"]) == len(TEXT)
-    assert document["kld"]["mean"] > 0
-    assert 0 < document["same_top"]["share"] < 1
-    assert document["kld"]["median"] <= document["kld"]["p90"] <= document["kld"]["max"]
+    assert document.tokens_scored == steps[-1].tokens_total == len(document.tokens) == len(TEXT)
+    assert document.kld.mean > 0
+    assert 0 < document.same_top.share < 1
+    assert document.kld.median <= document.kld.p90 <= document.kld.max
 
 
 async def test_a_model_against_itself(service):
     document = (await report(service, candidate="llama"))[-1].document
-    assert document["kld"]["max"] == 0
-    assert document["ln_ratio"] == {"mean": 0, "se": 0}
-    assert document["same_top"]["share"] == 1
+    assert document.kld.max == 0
+    assert (document.ln_ratio.mean, document.ln_ratio.se) == (0, 0)
+    assert document.same_top.share == 1
 
 
 async def test_uniform_logits_give_the_vocabulary_as_perplexity(service):
     document = (await report(service, base="flat", candidate="flat"))[-1].document
-    assert document["perplexity"]["base"]["value"] == pytest.approx(320, rel=1e-5)
+    assert document.perplexity.base.value == pytest.approx(320, rel=1e-5)
 
 
 async def test_perplexity_equals_a_plain_forward(service):
@@ -67,13 +67,13 @@ async def test_perplexity_equals_a_plain_forward(service):
     ids = torch.tensor([engine.loaded.tokenizer.encode(TEXT)])
     logits = build_tiny_model("llama")(input_ids=ids, use_cache=False).logits[0, :-1].double()
     expected = torch.nn.functional.cross_entropy(logits, ids[0, 1:]).exp().item()
-    assert document["perplexity"]["base"]["value"] == pytest.approx(expected, rel=1e-4)
+    assert document.perplexity.base.value == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.parametrize("stride", [64, 32, 1])
 async def test_every_stride_scores_each_token_once(service, stride):
     document = (await report(service, text=TEXT[:100], stride=stride))[-1].document
-    assert document["tokens_scored"] == 100
+    assert document.tokens_scored == 100
 
 
 async def test_scores_do_not_change_while_others_chat(service):
@@ -83,7 +83,7 @@ async def test_scores_do_not_change_while_others_chat(service):
 
     alone = (await report(service))[-1].document
     beside, *_ = await asyncio.gather(report(service), chat(), chat())
-    assert beside[-1].document["kld"]["mean"] == pytest.approx(alone["kld"]["mean"], rel=1e-3)
+    assert beside[-1].document.kld.mean == pytest.approx(alone.kld.mean, rel=1e-3)
 
 
 async def test_noise_is_far_below_the_loss(service):
@@ -199,4 +199,4 @@ async def test_what_cannot_be_scored_is_refused_by_name(service, fields, param):
     with pytest.raises(InvalidRequestError) as caught:
         await report(service, **fields)
     assert caught.value.param == param
-    assert not math.isnan((await report(service, text=TEXT[:80]))[-1].document["kld"]["mean"])
+    assert not math.isnan((await report(service, text=TEXT[:80]))[-1].document.kld.mean)

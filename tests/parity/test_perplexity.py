@@ -28,7 +28,7 @@ async def test_the_reports_perplexity_is_that_of_a_plain_forward():
     await services.chat.shut_down()
     entry = build_catalog(model=settings.model, precision="full", device="cpu").default
     plain = load_model(entry, options=LoadOptions(cache=settings.cache, device="cpu", kernels="plain"))
-    assert document["perplexity"]["value"] == pytest.approx(plain_perplexity(plain, text), rel=5e-5)
+    assert document.perplexity.value == pytest.approx(plain_perplexity(plain, text), rel=5e-5)
 
 
 @torch.inference_mode()

@@ -51,7 +51,7 @@ async def test_a_report_s_windows_are_fitted_and_asked_ones_refused(service: Cha
     body = {"text": "word " * 40, "base": "full", "candidate": "full"}
     steps = [step async for step in comparisons.report(FidelityBody(**body).to_request())]
     assert steps[-1].document is not None
-    assert (steps[-1].document["window"], steps[-1].document["stride"]) == (CONTEXT, CONTEXT // 2)
+    assert (steps[-1].document.window, steps[-1].document.stride) == (CONTEXT, CONTEXT // 2)
     for asked in ({"window": 512}, {"stride": 256}, {"window": 32, "stride": 33}):
         with pytest.raises(InvalidRequestError, match=next(iter(asked)) if len(asked) == 1 else "stride"):
             async for _ in comparisons.report(FidelityBody(**body, **asked).to_request()):
@@ -64,9 +64,9 @@ async def test_a_comparison_s_length_is_fitted_and_an_asked_one_is_told_as_the_r
     steps = [step async for step in comparisons.compare(CompareBody(**pair).to_request(), evidence=False)]
     document = steps[-1].document
     assert document is not None
-    assert [answer["error"] for answer in document["answers"].values()] == [None, None]
-    assert document["settings"]["max_tokens"] == 128
+    assert [answer.error for answer in (document.answers.base, document.answers.candidate)] == [None, None]
+    assert document.settings.max_tokens == 128
     asked = CompareBody(**pair, max_tokens=128).to_request()
     refused = [step async for step in comparisons.compare(asked, evidence=False)][-1].document
     assert refused is not None
-    assert "max_tokens is 128" in refused["answers"]["base"]["error"]
+    assert "max_tokens is 128" in refused.answers.base.error

@@ -8,13 +8,17 @@ import pytest
 
 from myserve_ui.errors import InvalidRequestError
 from myserve_ui.ui.compare.branch import Branch, read_branch
+from tests.evaluation.saved import saved
 
+WHOLE = saved("comparison")
+ANSWERS = {
+    "base": {"model": "tiny", "token_ids": [7, 8, 9], "prompt_token_ids": [1, 2]},
+    "candidate": {"model": "tiny:nf4", "token_ids": [7, 5], "prompt_token_ids": [1, 2]},
+}
 DOCUMENT = {
-    "answers": {
-        "base": {"model": "tiny", "token_ids": [7, 8, 9], "prompt_token_ids": [1, 2]},
-        "candidate": {"model": "tiny:nf4", "token_ids": [7, 5], "prompt_token_ids": [1, 2]},
-    },
-    "settings": {"temperature": 0.0, "seed": 3, "max_tokens": 40},
+    **WHOLE,
+    "answers": {side: WHOLE["answers"][side] | answer for side, answer in ANSWERS.items()},
+    "settings": {**WHOLE["settings"], "seed": 3, "max_tokens": 40},
 }
 
 

@@ -10,14 +10,18 @@ import pytest
 from myserve_ui.core.memory_report import MemoryReport, WeightGroup
 from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState, Usage
 from myserve_ui.core.timings import RequestTimings
+from myserve_ui.evaluation.comparison_document import Comparison, Evidence
+from myserve_ui.evaluation.documents import FidelityReport
 from myserve_ui.evaluation.plain_words import caveats, speed_words
 from myserve_ui.serving.compare_service import Side, SideAnswer
 from myserve_ui.ui.compare.evidence import evidence_view, verdict_sentences
 from myserve_ui.ui.compare.fidelity import FidelityPanel
 from myserve_ui.ui.compare.memory_view import MemorySide, memory_view
 from myserve_ui.ui.compare.panes import pane, stopped
-from myserve_ui.ui.compare.report import headline, progress_bar, report_view
+from myserve_ui.ui.compare.report import headline, report_view
+from myserve_ui.ui.shared.events import progress_bar
 from myserve_ui.ui.shared.plots import log_curve, log_histogram
+from tests.evaluation.saved import saved
 from tests.ui.scripted_service import FULL, NF4
 
 TIMINGS = RequestTimings(0.0, scheduled=0.0, first_token=0.05, last_token=1.05, num_output_tokens=11)
@@ -29,7 +33,7 @@ def token(text: str = "a", **numbers: object) -> dict[str, object]:
     return {"id": 1, "text": text, "same_top": False, **row, **numbers}
 
 
-def evidence(**fields: object) -> dict[str, object]:
+def evidence(**fields: object) -> Evidence:
     top = [{"id": 1, "text": "<b>", "p": 0.5}]
     split = {
         "index": 1,
@@ -40,24 +44,24 @@ def evidence(**fields: object) -> dict[str, object]:
         "top": {"base": top, "candidate": top},
     }
     answers = {"base": [token("<i>"), token("\n")], "candidate": [token("<i>"), token("")]}
-    shares = {"32": 0.5}
-    return {"noise_floor": 1e-5, "identical_share": shares, "split": split, "answers": answers, **fields}
+    whole = {"base": "tiny", "candidate": "tiny:nf4", "noise_floor": 1e-5, "identical_share": {"32": 0.5}}
+    return Evidence.model_validate({**whole, "split": split, "answers": answers, **fields})
 
 
-def report(**fields: object) -> dict[str, object]:
+def comparison(**fields: object) -> Comparison:
+    return Comparison.check({**saved("comparison"), **fields})
+
+
+def report(**fields: object) -> FidelityReport:
     spread = dict.fromkeys(("median", "p90", "p95", "p99", "p999", "max"), 0.5)
     mean = {"mean": 0.1, "se": 0.01}
     rows = [
         {"text": f"<{n}>", "nll_base": 1.0, "nll_candidate": 2.0, "kld": n / 10, "delta_p": 0, "same_top": True}
         for n in range(20)
     ]
-    return {
-        "base": "tiny",
-        "candidate": "tiny:nf4",
+    numbers = {
         "text_sha256": "0" * 64,
         "tokens_scored": 20,
-        "window": 64,
-        "stride": 32,
         "perplexity": {"base": {"value": 12.345, "se": 0.067}, "candidate": {"value": 13.0, "se": 0.07}},
         "ln_ratio": mean,
         "kld": mean | spread,
@@ -67,9 +71,9 @@ def report(**fields: object) -> dict[str, object]:
         "memory": {"base": {"weight_bytes": 2**30, "bits_per_parameter": 32.0}, "candidate": {}},
         "speed": {"seconds": 3.0, "base": {"scoring_tokens_per_second": 300.0}},
         "notes": ["a note"],
-        "tokens": rows,
-        **fields,
+        "tokens": [{"id": 1, "base_rank": 0, **row} for row in rows],
     }
+    return FidelityReport.check({**saved("fidelity"), **numbers, **fields})
 
 
 def test_a_pane_shows_speed_first_token_and_weights_and_escapes_the_answer() -> None:
@@ -114,7 +118,7 @@ def test_a_noise_that_was_not_measured_is_told_as_such() -> None:
 
 
 def test_chips_are_escaped_have_their_numbers_and_mark_the_split_once_on_each_side() -> None:
-    html = evidence_view({"evidence": evidence(), "measured": ["fast <i>"]})
+    html = evidence_view(comparison(evidence=evidence(), measured=["fast <i>"]))
     assert html.count("chip split") == 2
     assert html.count('tabindex="0"') == 2
     assert "<i>" not in re.sub(r"<i style[^>]*>", "", html)
@@ -122,7 +126,7 @@ def test_chips_are_escaped_have_their_numbers_and_mark_the_split_once_on_each_si
 
 
 def test_a_comparison_without_evidence_says_why() -> None:
-    html = evidence_view({"evidence": None, "no_evidence_because": "one <side>", "measured": []})
+    html = evidence_view(comparison(evidence=None, no_evidence_because="one <side>", measured=[]))
     assert "one &lt;side&gt;" in html and "chip" not in html
 
 
@@ -134,7 +138,7 @@ def test_a_report_has_numbers_with_their_errors_the_histogram_and_the_worst_toke
 
 
 def test_a_report_without_tokens_or_memory_is_shown_all_the_same() -> None:
-    html = report_view(report(tokens=[], memory={"base": {"weight_bytes": "x"}, "candidate": {}}))
+    html = report_view(report(tokens=[], memory={"base": {}, "candidate": {}}))
     assert "12.345" in html and "<mark>" not in html
 
 

@@ -18,8 +18,7 @@ from myserve_ui.errors import MyServeError
 from myserve_ui.ui.benchmark.form import BenchForm
 from myserve_ui.ui.benchmark.request import make_request
 from myserve_ui.ui.benchmark.results import ResultsPanel
-from myserve_ui.ui.compare.report import progress_bar
-from myserve_ui.ui.shared.events import QUIET, UNEXPECTED, Updates, problem
+from myserve_ui.ui.shared.events import QUIET, UNEXPECTED, Updates, problem, progress_bar
 from myserve_ui.ui.shared.streams import with_heartbeat
 
 logger = logging.getLogger(__name__)

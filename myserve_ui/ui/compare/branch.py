@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from html import escape
 from typing import Any
 
 import gradio as gr
+from markupsafe import Markup
 
 from myserve_ui.core.model_info import ModelInfo
 from myserve_ui.core.outputs import RequestOutput
 from myserve_ui.core.requests import CompletionRequest
 from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.errors import InvalidRequestError, MyServeError
+from myserve_ui.evaluation.comparison_document import Comparison
 from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.serving.compare_service import Side
-from myserve_ui.ui.compare.panes import RUNNING, STOPPED, model_label
+from myserve_ui.ui.compare.panes import stopped
 from myserve_ui.ui.compare.run import RunParts
 from myserve_ui.ui.shared.events import QUIET, UNEXPECTED, Updates, problem
 from myserve_ui.ui.shared.streams import frames, with_heartbeat
-from myserve_ui.ui.shared.words import answer_line, progress_line
+from myserve_ui.ui.shared.templates import render
+from myserve_ui.ui.shared.words import answer_line, model_label, progress_line
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +82,7 @@ class BranchPanel:
         return {self._side: event.value, self._token: int(event.index) + 1}
 
     def on_stop(self, html: str | None) -> Updates:
-        return self._buttons(running=False) | {self._answer: (html or "").replace(RUNNING, STOPPED, 1)}
+        return self._buttons(running=False) | {self._answer: stopped(html or "")}
 
     async def on_start(self, inputs: Mapping[Any, Any]) -> AsyncGenerator[Updates, None]:
         try:
@@ -127,39 +128,30 @@ def read_branch(file: Any, side: Any, token: Any) -> Branch:
     Raises InvalidRequestError for a page without one, or a token outside the answer.
     """
     document, side = _comparison(file), Side(side)
-    other = Side.CANDIDATE if side is Side.BASE else Side.BASE
-    try:
-        answer, settings = document["answers"][side.value], document["settings"]
-        kept, prompt = tuple(map(int, answer["token_ids"])), tuple(map(int, answer["prompt_token_ids"]))
-        params = SamplingParams(
-            temperature=settings["temperature"], seed=settings["seed"], max_tokens=int(settings["max_tokens"])
-        )
-        model = str(document["answers"][other.value]["model"])
-    except (KeyError, TypeError, ValueError):
-        raise InvalidRequestError(NOTHING) from None
+    answer, other = document.answers.of(side), document.answers.of(side.other)
+    kept, settings = answer.token_ids, document.settings
     if not isinstance(token, int | float) or not 1 <= token <= len(kept):
         raise InvalidRequestError(f"Continue at a token from 1 to {len(kept)}, the length of that answer.")
-    return Branch(model, prompt, kept[: int(token) - 1], params)
+    params = SamplingParams(temperature=settings.temperature, seed=settings.seed, max_tokens=settings.max_tokens)
+    return Branch(other.model, answer.prompt_token_ids, kept[: int(token) - 1], params)
 
 
-def branch_view(branch: Branch, model: ModelInfo, kept: str, text: str, output: RequestOutput) -> str:
+def branch_view(branch: Branch, model: ModelInfo, kept: str, text: str, output: RequestOutput) -> Markup:
     """HTML of a branch: what was kept, and what the other model wrote from there."""
     is_done = output.finish_reason is not None
-    words = output.error or answer_line(output) if is_done else progress_line(output)
-    state = "done" if is_done else "running"
-    return (
-        f'<article class="pane" data-state="{state}"><header><h3>Branch</h3>'
-        f'<span class="model">{escape(model_label(model))} from token {len(branch.kept) + 1}</span><span class="state">'
-        f'{"done" if is_done else "writing"}</span></header><p class="line">{escape(words)}</p>'
-        f'<div class="answer"><span class="kept">{escape(kept)}</span>{escape(text)}</div></article>'
+    return render(
+        "compare/branch",
+        is_done=is_done,
+        model=model_label(model),
+        first_token=len(branch.kept) + 1,
+        words=output.error or answer_line(output) if is_done else progress_line(output),
+        kept=kept,
+        text=text,
     )
 
 
-def _comparison(file: Any) -> dict[str, Any]:
+def _comparison(file: Any) -> Comparison:
     try:
-        document = json.loads(file["text"])
-    except (KeyError, TypeError, ValueError):
+        return Comparison.read(file["text"])
+    except (KeyError, TypeError, InvalidRequestError):
         raise InvalidRequestError(NOTHING) from None
-    if not isinstance(document, dict):
-        raise InvalidRequestError(NOTHING)
-    return document

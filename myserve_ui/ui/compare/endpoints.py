@@ -3,7 +3,7 @@
 # No `from __future__ import annotations` here: Gradio reads the annotations of these functions as objects.
 
 from collections.abc import AsyncGenerator
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import gradio as gr
 
@@ -11,10 +11,13 @@ from myserve_ui.core.requests import ChatRequest, Message
 from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.errors import GenerationFailedError, InvalidRequestError, MyServeError
 from myserve_ui.evaluation.comparisons import Comparisons
-from myserve_ui.evaluation.fidelity import FidelityProgress, FidelityRequest
+from myserve_ui.evaluation.documents import TextScores
+from myserve_ui.evaluation.fidelity import FidelityRequest, Progress
 from myserve_ui.serving.compare_service import CompareRequest, Timing
 from myserve_ui.ui.compare.run import DEFAULT_TOKENS
 from myserve_ui.ui.shared.streams import with_heartbeat
+
+R = TypeVar("R", bound=TextScores)
 
 
 class CompareEndpoints:
@@ -66,7 +69,7 @@ class CompareEndpoints:
             texts: dict[str, Any] = {}
             async for step in with_heartbeat(self._comparisons.compare(request, evidence=evidence)):
                 if step is not None and step.document is not None:
-                    yield step.document
+                    yield step.document.as_json()
                     return
                 if step is not None:
                     texts = {side.value: answer.text for side, answer in step.update.answers.items()}
@@ -114,13 +117,13 @@ class CompareEndpoints:
 
 
 async def _results(
-    steps: AsyncGenerator[FidelityProgress, None], *, with_tokens: bool
+    steps: AsyncGenerator[Progress[R], None], *, with_tokens: bool
 ) -> AsyncGenerator[dict[str, Any], None]:
     """The progress as small dicts, repeated while nothing happens; then the document."""
     progress = {"tokens_done": 0, "tokens_total": 0}
     async for step in with_heartbeat(steps):
         if step is not None and step.document is not None:
-            yield step.document if with_tokens else {**step.document, "tokens": []}
+            yield (step.document if with_tokens else step.document.without_tokens()).as_json()
             return
         if step is not None:
             progress = {"tokens_done": step.tokens_done, "tokens_total": step.tokens_total}

@@ -3,50 +3,76 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from html import escape
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
+from markupsafe import Markup
+
+from myserve_ui.evaluation.comparison_document import AnswerToken, Comparison, Evidence, Split
 from myserve_ui.serving.compare_service import Side
 from myserve_ui.ui.compare.panes import SIDE_WORDS
 from myserve_ui.ui.shared.plots import log_curve
+from myserve_ui.ui.shared.templates import render
 
 COLDEST, HOTTEST = -3.0, 0.5
 """Powers of ten of divergence between which a chip's colour goes from nothing to full, slowly at first."""
 NO_TEXT = "∎"
 """Shown for a token that adds no text, such as the end of the answer."""
+LINE_BREAK = "↵"
+CHIP_BREAK = Markup("↵<br>")
 
 
-def evidence_view(document: Mapping[str, Any]) -> str:
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """A token as it is drawn; numbers are those of its colours, 0.00 to 1.00."""
+
+    text: Markup
+    heat: str
+    drop: str
+    rise: str
+    details: str
+    is_split: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerView:
+    side: Side
+    label: str
+    chips: list[Chip]
+    curve: Markup
+
+
+def evidence_view(document: Comparison) -> Markup:
     """HTML of a comparison's evidence; the reason if there is none."""
-    evidence = document.get("evidence")
-    notes = "".join(f"<li>{escape(note)}</li>" for note in document["measured"])
-    notes = f'<ul class="notes">{notes}</ul>'
-    if not evidence:
-        return f'<p class="reason">{escape(str(document.get("no_evidence_because") or ""))}</p>{notes}'
-    split = evidence["split"]
-    index = split["index"] if split else None
-    answers = "".join(_answer(side, evidence["answers"][side.value], index) for side in Side)
-    return (
-        f'<section class="evidence" aria-label="Token evidence">{_verdict(evidence)}{_tops(split)}{_switch()}'
-        f'<div class="answers">{answers}</div>{notes}</section>'
+    evidence, notes = document.evidence, document.measured
+    if evidence is None:
+        return render("compare/no_evidence", reason=document.no_evidence_because or "", notes=notes)
+    split = evidence.split
+    headline, explanation = verdict_sentences(evidence)
+    return render(
+        "compare/evidence",
+        headline=headline,
+        explanation=explanation + _share_words(evidence),
+        tops=[(SIDE_WORDS[side], split.top.of(side)) for side in Side] if split else [],
+        visible=visible,
+        answers=[_answer(side, evidence.answers.of(side), split) for side in Side],
+        notes=notes,
     )
 
 
-def verdict_sentences(evidence: Mapping[str, Any]) -> tuple[str, str]:
+def verdict_sentences(evidence: Evidence) -> tuple[str, str]:
     """(headline, explanation) of what decided where the answers part."""
-    split, noise = evidence["split"], evidence["noise_floor"]
-    lengths = [len(evidence["answers"][side.value]) for side in Side]
+    split = evidence.split
+    lengths = len(evidence.answers.base), len(evidence.answers.candidate)
     if split is None and lengths[0] == lengths[1]:
         return "The same answer", f"Both chose the same {lengths[0]} tokens."
     if split is None:
         return "The same as far as both go", f"They agree for {min(lengths)} tokens, where the shorter one ends."
-    verdict = str(split["verdict"])
     return (
-        verdict[0].upper() + verdict[1:],
-        f"At token {split['index'] + 1} the base chose {_quoted(split['base_token'])} and the candidate "
-        f"{_quoted(split['candidate_token'])}. The base prefers its own choice by {split['margin']:.3g} nats; "
-        f"{_rounding_words(noise)}.",
+        split.verdict[0].upper() + split.verdict[1:],
+        f"At token {split.index + 1} the base chose {_quoted(split.base_token)} and the candidate "
+        f"{_quoted(split.candidate_token)}. The base prefers its own choice by {split.margin:.3g} nats; "
+        f"{_rounding_words(evidence.noise_floor)}.",
     )
 
 
@@ -57,66 +83,34 @@ def _rounding_words(noise: float | None) -> str:
     return f"rounding alone, the base against itself in another batch, moves a log-probability by up to {how_far}"
 
 
-def _verdict(evidence: Mapping[str, Any]) -> str:
-    headline, explanation = verdict_sentences(evidence)
-    shares = ", ".join(f"{share:.0%} of the first {n}" for n, share in evidence["identical_share"].items())
-    shares = f" Identical tokens: {shares}." if shares else ""
-    return f'<div class="verdict"><h3>{escape(headline)}</h3><p>{escape(explanation + shares)}</p></div>'
+def _share_words(evidence: Evidence) -> str:
+    shares = ", ".join(f"{share:.0%} of the first {n}" for n, share in evidence.identical_share.items())
+    return f" Identical tokens: {shares}." if shares else ""
 
 
-def _tops(split: Mapping[str, Any] | None) -> str:
-    """Both models' five likeliest tokens where the answers part."""
-    if split is None:
-        return ""
-    tables = "".join(_top_table(side, split["top"][side.value]) for side in Side)
-    return f'<div class="tops">{tables}</div>'
+def _answer(side: Side, tokens: Sequence[AnswerToken], split: Split | None) -> AnswerView:
+    mark = split.index if split and split.index < len(tokens) else None
+    chips = [_chip(index, token, is_split=index == mark) for index, token in enumerate(tokens)]
+    curve = log_curve([token.kld for token in tokens], label="KLD along the answer", mark=mark)
+    return AnswerView(side, f"{SIDE_WORDS[side]}'s answer, token by token", chips, curve)
 
 
-def _top_table(side: Side, rows: Sequence[Mapping[str, Any]]) -> str:
-    lines = "".join(
-        f'<tr><td><code>{escape(visible(row["text"]))}</code></td><td class="share">'
-        f'<i style="width:{row["p"]:.1%}"></i></td><td class="number">{row["p"]:.3f}</td></tr>'
-        for row in rows
-    )
-    caption = f"{SIDE_WORDS[side]}: likeliest tokens at the split"
-    return f'<table class="top"><caption>{caption}</caption><tbody>{lines}</tbody></table>'
-
-
-def _switch() -> str:
-    """Which number colours the chips; the style sheet does the rest."""
-    return (
-        '<fieldset class="heat"><legend>Colour by</legend>'
-        '<label><input type="radio" name="heat" value="kld" checked> divergence (KLD)</label>'
-        '<label><input type="radio" name="heat" value="dp"> Δp, candidate − base</label>'
-        '<output class="chip-details" aria-live="polite">Point at a token, or step through them with the arrow keys.'
-        "</output></fieldset>"
+def _chip(index: int, token: AnswerToken, *, is_split: bool) -> Chip:
+    return Chip(
+        text=CHIP_BREAK.join(visible(token.text).split(LINE_BREAK)),
+        heat=f"{_heat(token.kld):.2f}",
+        drop=f"{max(0.0, -token.delta_p) ** 0.5:.2f}",
+        rise=f"{max(0.0, token.delta_p) ** 0.5:.2f}",
+        details=_details(index, token),
+        is_split=is_split,
     )
 
 
-def _answer(side: Side, rows: Sequence[Mapping[str, Any]], split: int | None) -> str:
-    chips = "".join(_chip(side, index, row, is_split=index == split) for index, row in enumerate(rows))
-    label = f"{SIDE_WORDS[side]}'s answer, token by token"
-    mark = split if split is not None and split < len(rows) else None
-    curve = log_curve([row["kld"] for row in rows], label="KLD along the answer", mark=mark)
-    group = f'<div class="chips" role="group" aria-label="{label}">{chips}</div>'
-    return f'<div class="side"><h4>{label}</h4>{group}{curve}</div>'
-
-
-def _chip(side: Side, index: int, row: Mapping[str, Any], *, is_split: bool) -> str:
-    shown = escape(visible(row["text"])).replace("↵", "↵<br>")
-    classes = "chip split" if is_split else "chip"
+def _details(index: int, token: AnswerToken) -> str:
+    top = "same likeliest token" if token.same_top else "another likeliest token"
     return (
-        f'<span class="{classes}" role="button" tabindex="{0 if index == 0 else -1}" data-side="{side.value}" '
-        f'data-index="{index}" style="--kld:{_heat(row["kld"]):.2f};--drop:{max(0.0, -row["delta_p"]) ** 0.5:.2f};'
-        f'--rise:{max(0.0, row["delta_p"]) ** 0.5:.2f}" title="{escape(_details(index, row))}">{shown}</span>'
-    )
-
-
-def _details(index: int, row: Mapping[str, Any]) -> str:
-    top = "same likeliest token" if row["same_top"] else "another likeliest token"
-    return (
-        f"Token {index + 1} {_quoted(row['text'])}: p {row['p_base']:.3f} base, {row['p_candidate']:.3f} candidate, "
-        f"Δp {row['delta_p']:+.3f}, KLD {row['kld']:.2g}, rank {row['rank_base'] + 1} and {row['rank_candidate'] + 1}, "
+        f"Token {index + 1} {_quoted(token.text)}: p {token.p_base:.3f} base, {token.p_candidate:.3f} candidate, "
+        f"Δp {token.delta_p:+.3f}, KLD {token.kld:.2g}, rank {token.rank_base + 1} and {token.rank_candidate + 1}, "
         f"{top}"
     )
 
@@ -130,7 +124,7 @@ def _heat(kld: float) -> float:
 
 def visible(text: str) -> str:
     """A token's text with its line breaks to be seen."""
-    return text.replace("\r", "").replace("\n", "↵").replace("\t", "⇥") or NO_TEXT
+    return text.replace("\r", "").replace("\n", LINE_BREAK).replace("\t", "⇥") or NO_TEXT
 
 
 def _quoted(text: str) -> str:

@@ -12,19 +12,19 @@ import gradio as gr
 
 from myserve_ui.errors import InvalidRequestError, MyServeError
 from myserve_ui.evaluation.comparisons import Comparisons
-from myserve_ui.evaluation.fidelity import FidelityProgress, FidelityRequest
-from myserve_ui.evaluation.saved_documents import read_fidelity
+from myserve_ui.evaluation.documents import FidelityReport
+from myserve_ui.evaluation.fidelity import FidelityRequest, Progress
 from myserve_ui.evaluation.windows import DEFAULT_STRIDE, DEFAULT_WINDOW, MAX_WINDOW
-from myserve_ui.ui.compare.report import progress_bar, report_view
+from myserve_ui.ui.compare.report import report_view
 from myserve_ui.ui.shared.assets import held_out_text
-from myserve_ui.ui.shared.events import DOWNLOAD, QUIET, UNEXPECTED, Updates, problem
+from myserve_ui.ui.shared.events import DOWNLOAD, QUIET, UNEXPECTED, Updates, fine_print, problem, progress_bar
 from myserve_ui.ui.shared.streams import with_heartbeat
+from myserve_ui.ui.shared.templates import render
 
 logger = logging.getLogger(__name__)
 
 INTRODUCTION = (
-    '<p class="lead">Both models read the same text and predict each of its tokens. What differs is what the cheaper '
-    "precision costs.</p>"
+    "Both models read the same text and predict each of its tokens. What differs is what the cheaper precision costs."
 )
 LOADING = "loading the models"
 
@@ -39,7 +39,7 @@ class FidelityPanel:
 
     def draw(self) -> None:
         """Draw into the open layout and wire."""
-        gr.HTML(INTRODUCTION, padding=False)
+        gr.HTML(render("shared/paragraph", kind="lead", words=INTRODUCTION), padding=False)
         self._text = gr.Textbox(
             held_out_text(),
             label="Text",
@@ -90,7 +90,7 @@ class FidelityPanel:
             yield self._buttons(running=False) | {self._progress: problem(UNEXPECTED)}
 
     def on_stop(self) -> Updates:
-        return self._buttons(running=False) | {self._progress: '<p class="fine">Stopped; nothing was measured.</p>'}
+        return self._buttons(running=False) | {self._progress: fine_print("Stopped; nothing was measured.")}
 
     def on_text(self, data: bytes) -> Updates:
         """Take an uploaded text into the box; one that is not UTF-8 leaves the box as it is."""
@@ -102,7 +102,7 @@ class FidelityPanel:
     def on_open(self, data: bytes) -> Updates:
         """Show a saved report; a file that is none leaves everything as it is."""
         try:
-            return self._result(read_fidelity(data))
+            return self._result(FidelityReport.read(data))
         except InvalidRequestError as error:
             return {self._progress: problem(error.message)}
 
@@ -118,17 +118,17 @@ class FidelityPanel:
             stride=_asked(inputs[self._stride], DEFAULT_STRIDE),
         )
 
-    def _shown(self, step: FidelityProgress) -> Updates:
+    def _shown(self, step: Progress[FidelityReport]) -> Updates:
         if step.document is not None:
             return self._buttons(running=False) | self._result(step.document)
         words = f"{step.tokens_done:,} of {step.tokens_total:,} tokens scored"
         return {self._progress: progress_bar(step.tokens_done, step.tokens_total, words)}
 
-    def _result(self, document: dict[str, Any]) -> Updates:
-        text = json.dumps(document, ensure_ascii=False, allow_nan=False)
+    def _result(self, report: FidelityReport) -> Updates:
+        text = json.dumps(report.as_json(), ensure_ascii=False, allow_nan=False)
         return {
             self._progress: "",
-            self._report: report_view(document),
+            self._report: report_view(report),
             self._document: {"name": "fidelity.json", "type": "application/json", "text": text},
             self._save: gr.update(visible=True),
         }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from html import escape
 from typing import Any
 
 import gradio as gr
@@ -14,12 +13,11 @@ from myserve_ui.bench.roofline.roofline import DecodeBound, MachineSpeed, ModelC
 from myserve_ui.core.memory_report import count_weight_traffic
 from myserve_ui.core.model_info import ModelInfo
 from myserve_ui.errors import MyServeError
-from myserve_ui.evaluation.circumstances import find_peak_bytes
 from myserve_ui.evaluation.comparisons import Comparisons, Footprint
 from myserve_ui.evaluation.plain_words import FUSED_DTYPE
 from myserve_ui.serving.step_loop import on_own_thread
 from myserve_ui.ui.compare.memory_view import CONTEXT, MemorySide, memory_view
-from myserve_ui.ui.shared.events import QUIET, problem
+from myserve_ui.ui.shared.events import QUIET, problem, working
 from myserve_ui.ui.shared.streams import with_heartbeat
 from myserve_ui.ui.shared.words import load_line
 
@@ -51,7 +49,7 @@ class MemoryPanel:
             names = self._comparisons.pair(base or "", candidate or "")
             async for words in self._loading(names):
                 yield words
-            yield f'<p class="working">{MEASURING}</p>'
+            yield working(MEASURING)
             yield memory_view([await self._side(name) for name in names])
         except MyServeError as error:
             yield problem(error.message)
@@ -59,7 +57,7 @@ class MemoryPanel:
     async def _loading(self, names: tuple[str, str]) -> AsyncGenerator[Any, None]:
         for name in names:
             async for progress in with_heartbeat(_generator(self._comparisons.chat.load(name))):
-                yield gr.skip() if progress is None else f'<p class="working">{escape(load_line(progress))}</p>'
+                yield gr.skip() if progress is None else working(load_line(progress))
 
     async def _side(self, name: str) -> MemorySide:
         chat = self._comparisons.chat
@@ -67,7 +65,7 @@ class MemoryPanel:
         info, footprint = chat.model(name), self._comparisons.footprint(name)
         weights = footprint.weights if footprint else None
         bound = await self._bound(info, footprint) if footprint and weights else None
-        peak = find_peak_bytes(footprint.device) if footprint else None
+        peak = footprint.peak_bytes if footprint else None
         return MemorySide(info, weights, engine, bound, peak)
 
     async def _bound(self, info: ModelInfo, footprint: Footprint) -> DecodeBound | None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from html import escape
+
+from markupsafe import Markup
 
 from myserve_ui.bench.roofline.roofline import DecodeBound
-from myserve_ui.core.memory_report import MemoryReport, WeightGroup
+from myserve_ui.core.memory_report import MemoryReport
 from myserve_ui.core.model_info import EngineStatus, ModelInfo
-from myserve_ui.core.number_words import MIB
-from myserve_ui.ui.compare.panes import UNKNOWN, model_label
+from myserve_ui.core.number_words import MIB, UNKNOWN, kib, mib
+from myserve_ui.ui.shared.templates import render
+from myserve_ui.ui.shared.words import model_label
 
 CONTEXT = 512
 """Tokens of the sequence whose decode step is predicted."""
@@ -36,59 +38,31 @@ class MemorySide:
     """The most that was taken so far where this model is, everything together."""
 
 
-def memory_view(sides: Sequence[MemorySide]) -> str:
+def memory_view(sides: Sequence[MemorySide]) -> Markup:
     """HTML: a table of totals with a column for each model, then what the weights of each are made of."""
-    head = "".join(f"<th>{escape(model_label(side.info))}</th>" for side in sides)
-    rows = "".join(_row(name, [tell(side) for side in sides]) for name, tell in _totals())
-    groups = "".join(_groups(side) for side in sides)
-    return (
-        '<section class="report" aria-label="Memory">'
-        f'<table class="numbers"><thead><tr><td></td>{head}</tr></thead><tbody>{rows}</tbody></table>'
-        f'<p class="fine">{MEASURED_HOW}</p><div class="columns">{groups}</div></section>'
+    return render(
+        "compare/memory",
+        models=[(model_label(side.info), side.weights) for side in sides],
+        rows=[(name, [tell(side) for side in sides]) for name, tell in _totals()],
+        measured_how=MEASURED_HOW,
+        bits=_decimal,
     )
 
 
 def _totals() -> list[tuple[str, Callable[[MemorySide], str]]]:
     return [
-        ("Weights, tied tensors once", lambda side: _mib(side.info.weight_bytes)),
+        ("Weights, tied tensors once", lambda side: mib(side.info.weight_bytes or None)),
         ("Parameters", lambda side: f"{side.info.num_parameters:,}" if side.info.num_parameters else UNKNOWN),
         ("Bits per parameter", lambda side: _decimal(side.info.bits_per_parameter)),
         ("Bits per quantised parameter", lambda side: _decimal(_quantised_bits(side.weights))),
         ("Computes in", lambda side: f"{side.info.dtype or UNKNOWN} on {side.info.device or UNKNOWN}"),
-        ("Keys and values per token", lambda side: _kib(side.info.kv_bytes_per_token)),
+        ("Keys and values per token", lambda side: kib(side.info.kv_bytes_per_token or None)),
         ("Keys and values in use", lambda side: _kv_in_use(side)),
-        ("Peak so far, everything together", lambda side: _mib(side.peak_bytes)),
+        ("Peak so far, everything together", lambda side: mib(side.peak_bytes)),
         (f"Decode step at {CONTEXT} tokens, lower bound", _bound),
         ("Tokens per second at most, one sequence", _ceiling),
         *((f"Sequences of {length:,} tokens that fit", _fitting(length)) for length in LENGTHS),
     ]
-
-
-def _row(name: str, cells: Sequence[str]) -> str:
-    return f"<tr><th>{escape(name)}</th>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
-
-
-def _groups(side: MemorySide) -> str:
-    """What is in how many bits, largest first."""
-    if side.weights is None:
-        return ""
-    rows = "".join(_group_row(group) for group in side.weights.groups)
-    tied = "".join(
-        f'<p class="fine">Tied, counted once: {escape(", ".join(names))}.</p>' for names in side.weights.tied
-    )
-    head = "<tr><td>weights, * for each layer</td><th>format</th><th>bits</th><th>MiB</th></tr>"
-    return (
-        f'<div><table class="numbers groups"><caption>{escape(model_label(side.info))}</caption><thead>{head}</thead>'
-        f"<tbody>{rows}</tbody></table>{tied}</div>"
-    )
-
-
-def _group_row(group: WeightGroup) -> str:
-    kind = "quantised" if group.is_quantized else "kept"
-    return (
-        f'<tr class="{kind}"><th>{escape(group.pattern)}</th><td>{escape(group.format)}</td>'
-        f"<td>{_decimal(group.bits_per_parameter)}</td><td>{group.weight_bytes / MIB:,.1f}</td></tr>"
-    )
 
 
 def _quantised_bits(weights: MemoryReport | None) -> float | None:
@@ -123,11 +97,3 @@ def _fitting(length: int) -> Callable[[MemorySide], str]:
 
 def _decimal(value: float | None) -> str:
     return f"{value:.2f}" if value else UNKNOWN
-
-
-def _mib(value: int | None) -> str:
-    return f"{value / MIB:,.0f} MiB" if value else UNKNOWN
-
-
-def _kib(value: int | None) -> str:
-    return f"{value / 1024:,.1f} KiB" if value else UNKNOWN

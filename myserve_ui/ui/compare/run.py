@@ -15,13 +15,14 @@ import gradio as gr
 from myserve_ui.core.requests import ChatRequest, Message
 from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.errors import InvalidRequestError, MyServeError
+from myserve_ui.evaluation.comparison_document import Comparison
 from myserve_ui.evaluation.comparisons import MAX_ANSWER_TOKENS, Comparisons, ComparisonStep
 from myserve_ui.serving.compare_service import CompareRequest, CompareUpdate, Side, Timing
 from myserve_ui.ui.compare.evidence import evidence_view
 from myserve_ui.ui.compare.panes import pane, stopped
 from myserve_ui.ui.shared.assets import evidence_script
 from myserve_ui.ui.shared.controls import read_seed
-from myserve_ui.ui.shared.events import DOWNLOAD, QUIET, UNEXPECTED, Updates, problem
+from myserve_ui.ui.shared.events import DOWNLOAD, QUIET, UNEXPECTED, Updates, problem, working
 from myserve_ui.ui.shared.streams import FRAME_SECONDS, with_heartbeat
 from myserve_ui.ui.shared.words import load_line
 
@@ -29,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 TIMING_CHOICES = [("one after the other", Timing.IN_TURN.value), ("both at once", Timing.TOGETHER.value)]
 DEFAULT_TOKENS = 96
-EXPLAINING = '<p class="working">Scoring both answers with both models…</p>'
+EXPLAINING = "Scoring both answers with both models…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +202,7 @@ class CompareRun:
             document = _file(step.document)
             found = {parts.findings: evidence_view(step.document), parts.document: document}
             return self._ended() | self._panes(step.update) | found | {parts.save: gr.update(visible=True)}
-        findings = {parts.findings: EXPLAINING} if step.is_explaining else {}
+        findings = {parts.findings: working(EXPLAINING)} if step.is_explaining else {}
         return self._panes(step.update) | findings
 
     def _panes(self, update: CompareUpdate) -> Updates:
@@ -226,8 +227,8 @@ class CompareRun:
         return {self._parts.start: gr.update(visible=True), self._parts.stop: gr.update(visible=False)}
 
 
-def _file(document: Mapping[str, Any]) -> dict[str, str]:
-    text = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1)
+def _file(document: Comparison) -> dict[str, str]:
+    text = json.dumps(document.as_json(), ensure_ascii=False, allow_nan=False, indent=1)
     return {"name": "comparison.json", "type": "application/json", "text": text}
 
 

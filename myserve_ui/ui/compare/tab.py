@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import Any
 
 import gradio as gr
+from markupsafe import Markup
 
 from myserve_ui.errors import ModelNotFoundError
 from myserve_ui.evaluation.comparisons import Comparisons
@@ -15,6 +15,7 @@ from myserve_ui.ui.compare.fidelity import FidelityPanel
 from myserve_ui.ui.compare.memory import MemoryPanel
 from myserve_ui.ui.compare.run import CompareRun, draw_run
 from myserve_ui.ui.shared.events import QUIET
+from myserve_ui.ui.shared.templates import render
 from myserve_ui.ui.shared.words import model_choices
 
 
@@ -50,10 +51,10 @@ class CompareTab:
         gr.on([base.change, candidate.change], self._caveats, [base, candidate], words, queue=False, **QUIET)
         return base, candidate
 
-    def _caveats(self, base: Any, candidate: Any) -> str:
+    def _caveats(self, base: Any, candidate: Any) -> Markup:
         """HTML of what must be known before reading a number."""
         try:
             infos = [self._comparisons.chat.model(str(name or "")) for name in (base, candidate)]
         except ModelNotFoundError as error:
-            return f"<p>{escape(error.message)}</p>"
-        return "".join(f"<p>{escape(words)}</p>" for words in caveats(*infos))
+            return render("compare/sentences", sentences=[error.message])
+        return render("compare/sentences", sentences=caveats(*infos))

@@ -18,3 +18,17 @@ UNEXPECTED = "Something went wrong in the server; its log says what. Try again."
 def problem(sentence: str) -> Markup:
     """A sentence about what went wrong, where the result would be."""
     return render("shared/problem", sentence=sentence)
+
+
+def progress_bar(done: int, total: int, words: str) -> Markup:
+    """How far something long is."""
+    return render("shared/progress", done=done, total=total, words=words)
+
+
+def working(words: str) -> Markup:
+    """What happens at this moment."""
+    return render("shared/paragraph", kind="working", words=words)
+
+
+def fine_print(words: str) -> Markup:
+    return render("shared/paragraph", kind="fine", words=words)

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from myserve_ui.errors import GenerationFailedError
+from myserve_ui.evaluation.scoring import score_tokens
 from myserve_ui.evaluation.statistics import estimate, percentiles, perplexity
-from myserve_ui.evaluation.token_scores import score_tokens
 
 P = torch.tensor([[0.5, 0.25, 0.125, 0.125]])
 Q = torch.tensor([[0.25, 0.5, 0.125, 0.125]])
