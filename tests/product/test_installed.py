@@ -95,6 +95,15 @@ def test_the_wheel_tells_version_and_requirements_as_the_project_does(wheel: Pat
     assert {line.lower().replace("_", "-") for line in required} == {line.lower().replace("_", "-") for line in pinned}
 
 
+def test_an_editable_installation_leads_to_the_checkout(tmp_path: Path) -> None:
+    build = f"from hatchling.build import build_editable; build_editable({str(tmp_path)!r})"
+    subprocess.run([sys.executable, "-c", build], cwd=ROOT, check=True, timeout=PATIENCE)
+    (built,) = tmp_path.iterdir()
+    with zipfile.ZipFile(built) as archive:
+        (path,) = [name for name in archive.namelist() if name.endswith(".pth")]
+        assert archive.read(path).decode().strip() == str(ROOT)
+
+
 def test_the_command_lists_its_commands(installed: Path, environment: dict[str, str], empty: Path) -> None:
     for words in ([], ["--help"]):
         listed = run(installed, *words, cwd=empty, env=environment)
