@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,15 +66,21 @@ class AttentionStyle:
         return self.is_plain and self.chunk is None
 
 
-def read_style(options: Mapping[str, Any], sight: Sight | None = None) -> AttentionStyle:
-    """The keyword arguments that a model gives its attention: scaling, sliding_window, softcap, s_aux (sinks).
+def read_style(
+    sight: Sight | None,
+    *,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    s_aux: torch.Tensor | None = None,
+    **_others: object,
+) -> AttentionStyle:
+    """How a layer attends by the keywords that a model gives its attention; `s_aux` are sinks.
 
-    What was read from its mask holds before `sliding_window`, which some families pass and do not mean.
+    `sight`, which was read from its mask, holds before `sliding_window`, which some families pass and do not mean.
     """
-    sight = sight or Sight(options.get("sliding_window") or None)
-    return AttentionStyle(
-        options.get("scaling"), sight.window, options.get("softcap"), options.get("s_aux"), chunk=sight.chunk
-    )
+    sight = sight or Sight(sliding_window or None)
+    return AttentionStyle(scaling, sight.window, softcap, s_aux, chunk=sight.chunk)
 
 
 def attend_folded(

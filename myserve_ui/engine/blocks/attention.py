@@ -78,7 +78,7 @@ def attend(
     """
     batch, index = current_batch(), int(module.layer_idx)  # type: ignore[arg-type]
     assert isinstance(batch, BlockBatch)
-    style = read_style(options, batch.sights.get(index))
+    style = read_style(batch.sights.get(index), **options)
     keys, values = key[0].transpose(0, 1), value[0].transpose(0, 1)  # [num_tokens, kv_heads, head_dim]
     layer, layout = batch.cache.layer(index, keys, values), batch.layout_on(key.device)
     layer.write(layout.slot_mapping, keys, values)

@@ -188,7 +188,7 @@ def attend(
     queries = query[0].transpose(0, 1)
     if (temperature := batch.temperatures.get(index)) is not None:
         queries = temperature.tuned(queries, batch.positions)
-    style = read_style(options, batch.sights.get(index))
+    style = read_style(batch.sights.get(index), **options)
     attended = _attend_tokens(index, (queries, key[0], value[0]), batch, style)
     return attended[None].contiguous(), None  # some families take a view of it, which a lone chunk's is not
 
