@@ -173,7 +173,9 @@ def test_on_this_machine_it_begins_with_what_torch_has_or_what_is_asked_for():
 
 def test_only_cores_that_we_may_use_are_counted():
     first, counted = read_core_seconds({0}), psutil.cpu_times(percpu=True)[0]
-    assert first.everybody == pytest.approx(counted.user + counted.system + counted.irq + counted.softirq, abs=0.5)
+    peers = counted.nice if os.nice(0) > 0 else 0.0  # who gives way to others counts those that do so too
+    everybody = counted.user + counted.system + counted.irq + counted.softirq + peers
+    assert first.everybody == pytest.approx(everybody, abs=0.5)
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system keeps nobody to a core")

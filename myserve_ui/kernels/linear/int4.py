@@ -45,11 +45,6 @@ class Int4Linear(LinearKernel):
         self.register_buffer("scales_and_zeros", pairs.to(torch.bfloat16).contiguous())
         self._multiply = torch.ops.aten._weight_int4pack_mm_for_cpu.default
 
-    @property
-    def num_parameters(self) -> int:
-        """Numbers that the packed weight and the bias stand for."""
-        return self.out_features * self.in_features + (0 if self.bias is None else self.bias.numel())
-
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """[..., in_features] -> [..., out_features], in the dtype of `x`."""
         rows = (x if x.dim() == 2 else x.reshape(-1, self.in_features)).to(torch.bfloat16)
