@@ -38,7 +38,7 @@ models: .venv/dev.stamp ## write docs/models.md: which types of transformers are
 	@exec $(PY) -m tests.families.report $(ARGS)
 
 selftest: .venv/run.stamp ## does the engine say what plain generate says? MODEL= and ARGS= as above
-	@exec $(PY) -m myserve_ui.selftest $(OPTIONS)
+	@exec $(PY) -m myserve_ui selftest $(OPTIONS)
 
 bench: .venv/run.stamp ## speed to reach and speed reached, beside rivals; ARGS="--url llama.cpp=http://..." adds one
 	@exec $(PY) -m benchmarks goals $(OPTIONS)

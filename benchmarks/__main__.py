@@ -36,6 +36,7 @@ def _run(name: str, arguments: list[str]) -> int:
     elif name == "rival":
         _rival(arguments)
     elif name == "gpu":
+        prepare_environment()
         from benchmarks.gpu_check import main as check_gpu  # late: it brings torch
 
         return check_gpu(arguments)

@@ -1,6 +1,6 @@
 """Is the CUDA path right, and how near does it come to the device's bandwidth? In under five minutes.
 
-`make bench-gpu`, or `python -m benchmarks.gpu_check`. First the self-test in float32, where every answer must be that
+`make bench-gpu`, or `python -m benchmarks gpu`. First the self-test in float32, where every answer must be that
 of `generate`. Then for the full model in 16 bits and for nf4: the tokens of the answers under the module's own plain
 forward, and decode steps at three batch sizes. The exit code is 0 if all was right, however fast.
 """
@@ -27,7 +27,6 @@ from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.models.loading.loader import LoadOptions, load_model
 from myserve_ui.serving.engine_builder import EngineLimits, build_engine
 from myserve_ui.settings import Settings, read_settings
-from myserve_ui.settings.environment import prepare_environment
 
 PRECISIONS = ("full", "nf4")
 BATCHES = (1, 8, 32)
@@ -48,7 +47,6 @@ class Findings:
 
 def main(arguments: list[str]) -> int:
     """Check and measure with the app's own settings on the CUDA device; 0 if all was right."""
-    prepare_environment()
     if not torch.cuda.is_available():
         print(NO_GPU, file=sys.stderr)
         return 1
@@ -116,7 +114,3 @@ def _way(engine: Engine) -> str:
         return "rows"
     replays = runner.graphs is not None and not runner.graphs.is_broken
     return f"{type(runner.kernel).__name__}, decode steps {'replayed' if replays else 'launched plainly'}"
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,6 +1,6 @@
 """Is this installation right? The engine's greedy answers against transformers' own `generate`, on the default model.
 
-`python -m myserve_ui.selftest` prints a line for each question and ends with exit code 0 if all are equal.
+`myserve-ui selftest` prints a line for each question and ends with exit code 0 if all are equal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.models.loading.loader import load_model
 from myserve_ui.serving.engine_builder import EngineLimits, build_engine
 from myserve_ui.settings import Settings, read_settings
-from myserve_ui.settings.environment import prepare_environment
 
 QUESTIONS = ("What is the capital of France?", "Name three fruits.", "Write a haiku about the sea.", "Count to ten.")
 MAX_TOKENS = 24
@@ -29,7 +28,6 @@ MAX_TOKENS = 24
 
 def main(arguments: list[str]) -> int:
     """Run the self-test with the app's own settings; 0 if every answer is equal, 1 if not."""
-    prepare_environment()
     try:
         settings = read_settings(arguments)
         expected = _answers_of_generate(_load(settings, kernels="plain"))
@@ -79,7 +77,3 @@ def answer_questions(engine: Engine, loaded: LoadedModel) -> dict[str, list[int]
 
 def _print_progress(stage: str, fraction: float | None) -> None:
     print(stage if fraction is None else f"{stage}: {fraction:.0%}")
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -71,7 +71,7 @@ def test_run_passes_model_and_options_on(folder):
     assert make(folder, "run").stdout == "[app.py]\n"
     assert make(folder, "run", "MODEL=a b/c").stdout == "[app.py][--model][a b/c]\n"
     assert make(folder, "run", "ARGS=--port 8000").stdout == "[app.py][--port][8000]\n"
-    assert make(folder, "selftest", "MODEL=x").stdout == "[-m][myserve_ui.selftest][--model][x]\n"
+    assert make(folder, "selftest", "MODEL=x").stdout == "[-m][myserve_ui][selftest][--model][x]\n"
     assert make(folder, "bench-gpu", "MODEL=x").stdout == "[-m][benchmarks][gpu][--model][x]\n"
 
 

@@ -115,7 +115,8 @@ def _roofline(arguments: list[str]) -> None:
 
 
 def _selftest(arguments: list[str]) -> int:
-    from myserve_ui.selftest import main as selftest
+    prepare_environment()
+    from myserve_ui.selftest import main as selftest  # late: it brings torch
 
     return selftest(arguments)
 

@@ -83,6 +83,26 @@ def test_help_is_quick_and_names_the_commands() -> None:
     assert " torch\n" not in run.stderr and " gradio\n" not in run.stderr
 
 
+QUIET = """
+import sys
+from {program} import main
+main({words!r})
+from huggingface_hub import constants
+sys.exit(not constants.HF_HUB_DISABLE_TELEMETRY)
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [("myserve_ui.cli.commands", ["selftest", "--prot"]), ("benchmarks.__main__", ["gpu", "--prot"])],
+)
+def test_libraries_are_told_to_call_nobody_before_they_are_imported(program: str, words: list[str]) -> None:
+    script = QUIET.format(program=program, words=words)
+    names = ("HF_HUB_DISABLE_TELEMETRY", "DO_NOT_TRACK", "HF_HUB_OFFLINE")
+    environment = {name: value for name, value in os.environ.items() if name not in names}
+    assert subprocess.run([sys.executable, "-c", script], env=environment, check=False).returncode == 0
+
+
 def test_no_command_prints_the_help(capsys) -> None:
     assert main([]) == 0
     assert "  serve       the chat page" in capsys.readouterr().out
