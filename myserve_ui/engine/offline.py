@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from myserve_ui.core.logprobs import TokenLogprob
@@ -36,21 +36,18 @@ class Answer:
         self.finish_reason, self.stop_reason = output.finish_reason, output.stop_reason
 
 
-def run_steps(engine: Engine, *, before_step: Callable[[], None] = lambda: None) -> Iterator[list[RequestOutput]]:
+def run_steps(engine: Engine) -> Iterator[list[RequestOutput]]:
     """Step until there is nothing left to do; the outputs of each step. Raises what a step raises."""
     while engine.has_work:
-        before_step()
         yield engine.step()
 
 
-def answer_all(
-    engine: Engine, requests: Sequence[EngineRequest], *, before_step: Callable[[], None] = lambda: None
-) -> list[Answer]:
+def answer_all(engine: Engine, requests: Sequence[EngineRequest]) -> list[Answer]:
     """The answers to `requests`, in their order; they are computed side by side, as far as the engine has room."""
     answers = {request.request_id: Answer() for request in requests}
     for request in requests:
         engine.add(request)
-    for outputs in run_steps(engine, before_step=before_step):
+    for outputs in run_steps(engine):
         for output in outputs:
             if (answer := answers.get(output.request_id)) is not None:
                 answer.take(output)

@@ -144,7 +144,7 @@ class Scheduler:
             chunk.sequence.num_computed_tokens += chunk.length
             end = chunk.start + chunk.length
             self.slots.record(chunk.slot, self._prefix_keys(chunk.sequence, chunk.start, end))
-        for row, (chunk, token_id) in enumerate(zip(batch.sampling, sampled.token_ids, strict=True)):
+        for index, (chunk, token_id) in enumerate(zip(batch.sampling, sampled.token_ids, strict=True)):
             if chunk.sequence.is_finished:  # its prompt's scores failed
                 continue
             if token_id is None:
@@ -152,7 +152,7 @@ class Scheduler:
                 continue
             with containing_faults(chunk.sequence):
                 chunk.sequence.append_token(token_id, eos_token_ids, now)
-                if (logprob := sampled.logprobs.get(row)) is not None:
+                if (logprob := sampled.logprobs.get(index)) is not None:
                     chunk.sequence.add_logprob(logprob)
         for chunk in batch.chunks:
             sequence = chunk.sequence

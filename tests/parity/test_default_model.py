@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from myserve_ui.core.requests import Message
-from myserve_ui.engine.offline import answer_all
+from myserve_ui.engine.offline import run_steps
 from myserve_ui.engine.sequence import EngineRequest
 from myserve_ui.models.baseline import generate_plainly
 from myserve_ui.models.catalog import build_catalog
@@ -67,10 +67,16 @@ def engine(loaded):
     return build_engine(loaded, EngineLimits(max_num_seqs=8, debug=True))
 
 
-def answers(engine, prompts, *, before_step=lambda: None):
+def answers(engine, prompts, *, after_step=lambda: None):
     params = resolved(temperature=0.0, max_tokens=MAX_TOKENS)
-    requests = [EngineRequest(str(index), tuple(prompt), params, arrival=0.0) for index, prompt in enumerate(prompts)]
-    return [answer.token_ids for answer in answer_all(engine, requests, before_step=before_step)]
+    ids = {str(index): [] for index in range(len(prompts))}
+    for index, prompt in enumerate(prompts):
+        engine.add(EngineRequest(str(index), tuple(prompt), params, arrival=0.0))
+    for outputs in run_steps(engine):
+        for output in outputs:
+            ids[output.request_id] += output.token_ids
+        after_step()
+    return list(ids.values())
 
 
 def test_eight_questions_at_once_equal_generate(engine, prompts, expected):
@@ -85,6 +91,6 @@ def test_each_question_alone_with_its_prefix_cached_equals_generate(engine, prom
 def test_threads_that_come_and_go_change_no_answer(engine, prompts, expected):
     at_first, turns = torch.get_num_threads(), itertools.cycle([2, 1])
     try:
-        assert answers(engine, prompts[:4], before_step=lambda: torch.set_num_threads(next(turns))) == expected[:4]
+        assert answers(engine, prompts[:4], after_step=lambda: torch.set_num_threads(next(turns))) == expected[:4]
     finally:
         torch.set_num_threads(at_first)
