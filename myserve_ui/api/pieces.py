@@ -14,7 +14,7 @@ from myserve_ui.core.tools import ToolCallDelta
 from myserve_ui.errors import EngineDeadError, GenerationFailedError, MyServeError, ShuttingDownError
 from myserve_ui.serving.request_stream import RequestStream, merge_outputs
 from myserve_ui.serving.stream_group import StreamGroup
-from myserve_ui.tools.call_reader import AnswerDelta, ToolCallReader
+from myserve_ui.tools.call_parser import AnswerDelta, ToolCallParser
 
 TOOL_CALLS = "tool_calls"
 """How a choice ended that wants something called."""
@@ -79,7 +79,7 @@ class AnswerReader:
                 index,
                 table=table,
                 echo=echoes[index // options.choices_per_prompt] if echoes else None,
-                calls=stream.tools.start_reader() if stream.tools else None,
+                calls=stream.tools.start_parser() if stream.tools else None,
                 tells_ids=options.token_ids,
             )
             for index, stream in enumerate(group.streams)
@@ -141,7 +141,7 @@ class ChoiceReader:
         *,
         table: Sequence[bytes] | None,
         echo: EchoedPrompt | None,
-        calls: ToolCallReader | None,
+        calls: ToolCallParser | None,
         tells_ids: bool,
     ) -> None:
         """`table`: bytes of every token id, None if no log-probabilities were asked for."""
@@ -222,8 +222,8 @@ def _echoed_prompt(prompt: str | tuple[int, ...], stream: RequestStream, table: 
 class CallSplitter:
     """Splits the pieces of a choice whose text may hold calls: text here, calls there, and a finish that says so."""
 
-    def __init__(self, reader: ToolCallReader) -> None:
-        self._reader = reader
+    def __init__(self, parser: ToolCallParser) -> None:
+        self._parser = parser
         self._waiting: deque[AlignedToken] = deque()
         """Tokens whose text may yet turn out to be a call's, which has no place in the content's scores."""
         self._num_said = 0
@@ -231,12 +231,12 @@ class CallSplitter:
 
     def split(self, piece: Piece) -> Piece:
         """What `piece` says and calls, as far as that is certain; a last piece makes all of it certain."""
-        delta = self._reader.add(piece.text)
+        delta = self._parser.add(piece.text)
         finish = piece.finish_reason
         if finish is not None:
-            last = self._reader.finish()
+            last = self._parser.finish()
             delta = AnswerDelta(delta.text + last.text, delta.calls + last.calls)
-            if finish == FinishReason.STOP and self._reader.has_only_whole_calls:
+            if finish == FinishReason.STOP and self._parser.has_only_whole_calls:
                 finish = TOOL_CALLS
         tokens = self._said_tokens(piece.tokens, delta, is_last=finish is not None)
         return replace(piece, text=delta.text, calls=delta.calls, tokens=tokens, finish_reason=finish)

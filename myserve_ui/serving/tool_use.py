@@ -13,7 +13,7 @@ from myserve_ui.core.tool_call_output import MAX_CALLS, CallableFunction, ToolCa
 from myserve_ui.core.tools import Tool, ToolFormat, ToolMode
 from myserve_ui.errors import InvalidRequestError
 from myserve_ui.tools.call_bodies import CallBody, CheckedBody, HeldBody
-from myserve_ui.tools.call_reader import ToolCallReader
+from myserve_ui.tools.call_parser import ToolCallParser
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,9 @@ class ToolUse:
     form: ToolCallOutput | None
     """What every token is held to; None where the model writes freely and calls are checked when they are whole."""
 
-    def start_reader(self) -> ToolCallReader:
-        """A reader for one answer."""
-        return ToolCallReader(self.format, self._start_body)
+    def start_parser(self) -> ToolCallParser:
+        """A parser for one answer."""
+        return ToolCallParser(self.format, self._start_body)
 
     def _start_body(self) -> CallBody:
         key = self.format.arguments_key

@@ -25,11 +25,11 @@ def tool_service(make_service):
 
 async def read_answer(stream):
     """Text, calls as (name, arguments), and the last output."""
-    reader, texts, calls = stream.tools.start_reader(), [], []
+    parser, texts, calls = stream.tools.start_parser(), [], []
     async with stream:
         async for output in stream:
             last = output
-            for delta in (reader.add(output.text_delta), reader.finish() if output.finish_reason else None):
+            for delta in (parser.add(output.text_delta), parser.finish() if output.finish_reason else None):
                 texts.append(delta.text if delta else "")
                 calls += delta.calls if delta else ()
     names = [delta.name for delta in calls if delta.name]

@@ -7,7 +7,7 @@ import pytest
 
 from myserve_ui.core.tools import ToolFormat
 from myserve_ui.tools.call_bodies import CheckedBody, HeldBody
-from myserve_ui.tools.call_reader import AnswerDelta, ToolCallReader
+from myserve_ui.tools.call_parser import AnswerDelta, ToolCallParser
 from myserve_ui.tools.hermes import HermesFormat
 from myserve_ui.tools.llama3 import Llama3Format
 
@@ -19,21 +19,21 @@ def call(name: str = "weather", arguments: str = '{"city": "Paris"}') -> str:
     return f'<tool_call>\n{{"name": "{name}", "arguments": {arguments}}}\n</tool_call>'
 
 
-def checked_reader(call_format: ToolFormat = HERMES) -> ToolCallReader:
-    return make_reader(call_format, lambda: CheckedBody(NAMES, call_format.arguments_key))
+def checked_parser(call_format: ToolFormat = HERMES) -> ToolCallParser:
+    return make_parser(call_format, lambda: CheckedBody(NAMES, call_format.arguments_key))
 
 
-def held_reader(call_format: ToolFormat = HERMES) -> ToolCallReader:
-    return make_reader(call_format, lambda: HeldBody(call_format.arguments_key))
+def held_parser(call_format: ToolFormat = HERMES) -> ToolCallParser:
+    return make_parser(call_format, lambda: HeldBody(call_format.arguments_key))
 
 
-def make_reader(call_format, start_body):
+def make_parser(call_format, start_body):
     ids = itertools.count()
-    return ToolCallReader(call_format, start_body, make_id=lambda: f"call_{next(ids)}")
+    return ToolCallParser(call_format, start_body, make_id=lambda: f"call_{next(ids)}")
 
 
-def read(reader: ToolCallReader, pieces) -> list[AnswerDelta]:
-    return [*(reader.add(piece) for piece in pieces), reader.finish()]
+def read(parser: ToolCallParser, pieces) -> list[AnswerDelta]:
+    return [*(parser.add(piece) for piece in pieces), parser.finish()]
 
 
 def joined(deltas: list[AnswerDelta]) -> tuple[str, list[tuple[str, str, str]]]:
@@ -97,71 +97,71 @@ TEXT_AFTER_ALL = [
 
 @pytest.mark.parametrize(("answer", "text", "calls"), ANSWERS.values(), ids=ANSWERS)
 def test_text_and_calls_come_apart(answer, text, calls):
-    assert joined(read(checked_reader(), [answer])) == (text, calls)
+    assert joined(read(checked_parser(), [answer])) == (text, calls)
 
 
 @pytest.mark.parametrize("answer", [answer for answer, *_ in ANSWERS.values()] + TEXT_AFTER_ALL)
 def test_pieces_make_no_difference(answer):
-    whole = joined(read(checked_reader(), [answer]))
-    assert joined(read(checked_reader(), answer)) == whole
+    whole = joined(read(checked_parser(), [answer]))
+    assert joined(read(checked_parser(), answer)) == whole
     for cut in range(min(len(answer), 120)):
-        assert joined(read(checked_reader(), [answer[:cut], answer[cut:]])) == whole
+        assert joined(read(checked_parser(), [answer[:cut], answer[cut:]])) == whole
 
 
 @pytest.mark.parametrize("answer", TEXT_AFTER_ALL)
 def test_what_is_no_call_is_text_marker_and_all(answer):
-    reader = checked_reader()
-    assert joined(read(reader, [answer])) == (answer, [])
-    assert not reader.has_only_whole_calls
+    parser = checked_parser()
+    assert joined(read(parser, [answer])) == (answer, [])
+    assert not parser.has_only_whole_calls
 
 
 def test_a_call_after_one_that_was_none_is_a_call():
-    text, calls = joined(read(checked_reader(), [f"{call('unknown')}\n{call()}"]))
+    text, calls = joined(read(checked_parser(), [f"{call('unknown')}\n{call()}"]))
     assert (text, calls) == (call("unknown"), [PARIS])
 
 
 def test_text_is_told_at_once_unless_a_marker_may_begin_in_it():
-    reader = checked_reader()
-    assert reader.add("Hello").text == "Hello"
-    assert reader.add(" \n<tool").text == ""
-    assert reader.add("box> ").text == " \n<toolbox>"
-    assert reader.finish().text == " "
+    parser = checked_parser()
+    assert parser.add("Hello").text == "Hello"
+    assert parser.add(" \n<tool").text == ""
+    assert parser.add("box> ").text == " \n<toolbox>"
+    assert parser.finish().text == " "
 
 
 def test_a_held_call_is_told_as_it_comes():
-    reader = held_reader()
-    assert reader.add('Hi\n<tool_call>\n{"name": "weather", "argu') == AnswerDelta("Hi")
-    opened = reader.add('ments": {"city": "Pa')
+    parser = held_parser()
+    assert parser.add('Hi\n<tool_call>\n{"name": "weather", "argu') == AnswerDelta("Hi")
+    opened = parser.add('ments": {"city": "Pa')
     assert [(delta.id, delta.name, delta.arguments) for delta in opened.calls] == [
         ("call_0", "weather", ""),
         (None, None, '{"city": "Pa'),
     ]
-    assert not reader.has_only_whole_calls
-    assert [delta.arguments for delta in reader.add('ris}"}').calls] == ['ris}"}']
-    assert reader.add("}\n</tool_call>") == AnswerDelta()
-    assert reader.has_only_whole_calls
+    assert not parser.has_only_whole_calls
+    assert [delta.arguments for delta in parser.add('ris}"}').calls] == ['ris}"}']
+    assert parser.add("}\n</tool_call>") == AnswerDelta()
+    assert parser.has_only_whole_calls
 
 
 @pytest.mark.parametrize("answer", [call(), f"Look.\n{call()}\n{call('clock', '{ }')}", "plain text", f"a {call()} b"])
 def test_a_held_call_reads_like_a_checked_one_in_any_pieces(answer):
-    whole = joined(read(checked_reader(), [answer]))
-    assert joined(read(held_reader(), answer)) == whole
-    assert joined(read(held_reader(), [answer])) == whole
+    whole = joined(read(checked_parser(), [answer]))
+    assert joined(read(held_parser(), answer)) == whole
+    assert joined(read(held_parser(), [answer])) == whole
 
 
 @pytest.mark.parametrize("cut", range(1, len(call()) - len("}\n</tool_call>") + 1))
 def test_no_marker_leaks_from_a_held_call_that_the_length_cut(cut):
-    reader = held_reader()
-    text, calls = joined(read(reader, [call()[:cut]]))
+    parser = held_parser()
+    text, calls = joined(read(parser, [call()[:cut]]))
     assert text in ("", "<tool_call>"[:cut])
     assert all(PARIS[2].startswith(arguments) for *_, arguments in calls)
-    assert not reader.has_only_whole_calls
+    assert not parser.has_only_whole_calls
 
 
 @pytest.mark.parametrize("cut", ["\n", "\n<", " <tool", "<tool_call"])
 def test_no_marker_leaks_that_is_cut_behind_a_call(cut):
-    for reader in (held_reader(), checked_reader()):
-        assert joined(read(reader, [call() + cut])) == ("", [PARIS])
+    for parser in (held_parser(), checked_parser()):
+        assert joined(read(parser, [call() + cut])) == ("", [PARIS])
 
 
 LLAMA_ANSWERS = {
@@ -176,12 +176,12 @@ LLAMA_ANSWERS = {
 
 @pytest.mark.parametrize(("answer", "text", "calls"), LLAMA_ANSWERS.values(), ids=LLAMA_ANSWERS)
 def test_llama_calls_are_answers_that_begin_with_the_object(answer, text, calls):
-    assert joined(read(checked_reader(LLAMA), [answer])) == (text, calls)
-    assert joined(read(checked_reader(LLAMA), answer)) == (text, calls)
+    assert joined(read(checked_parser(LLAMA), [answer])) == (text, calls)
+    assert joined(read(checked_parser(LLAMA), answer)) == (text, calls)
 
 
 def test_arguments_are_json_as_the_model_wrote_it():
     for answer, *_ in ANSWERS.values():
-        for *_, arguments in joined(read(checked_reader(), [answer]))[1]:
+        for *_, arguments in joined(read(checked_parser(), [answer]))[1]:
             assert isinstance(json.loads(arguments), dict)
             assert arguments in answer or arguments == "{}"

@@ -22,7 +22,7 @@ def make_call_id() -> str:
     return f"call_{uuid.uuid4().hex[:24]}"
 
 
-class ToolCallReader:
+class ToolCallParser:
     """Reads one answer. Deltas joined are the same however the text is cut into pieces.
 
     Text is held back while a marker may begin at its end, with the spaces before it: around calls, spaces belong to the
