@@ -65,6 +65,7 @@ def test_the_script_of_the_readme_runs_as_it_stands(capsys, tmp_path, monkeypatc
     script = tmp_path / "offline.py"
     script.write_text((Path(__file__).parents[2] / "assets" / "examples" / "offline.py.txt").read_text())
     monkeypatch.setattr(sys, "argv", [str(script)])
-    monkeypatch.setattr("myserve_ui.settings._default_cache", lambda: read_settings().cache)
+    cache = read_settings().cache
+    monkeypatch.setattr("myserve_ui.settings.fields.own_folder", lambda *_: cache)
     runpy.run_path(str(script), run_name="__main__")
     assert "Paris" in capsys.readouterr().out
