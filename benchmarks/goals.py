@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
+from benchmarks.rivals.documents import ContestantResult, RivalsDocument, ScenarioResult
 from benchmarks.rivals.match import Scenario
 from myserve_ui.bench.workload import Lengths
+from myserve_ui.documents import Document, Flag, Number, Part
 
 ONE, FOUR, SIXTEEN, MIXED = "1 stream", "4 at once", "16 at once", "8 at once, mixed lengths"
 GENERATE, WINDOWS = "plain generate, one at a time", "window batcher"
@@ -15,7 +17,7 @@ CONTINUOUS = "transformers serve, continuous batching"
 OWN, OWN_INT4 = "this app", "this app, int4"
 """Names of contestants, as `bench --rivals` calls them."""
 
-Matches = Mapping[str, Mapping[str, Mapping[str, Any]]]
+Matches = Mapping[str, Mapping[str, ContestantResult]]
 """Scenario -> contestant -> medians."""
 
 
@@ -35,8 +37,26 @@ class Goal:
             return None
         return self.reached <= self.to_reach if self.is_ceiling else self.reached >= self.to_reach
 
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self) | {"is_met": self.is_met}
+
+class GoalEntry(Part):
+    """A goal as it is written down: made of a Goal by `model_validate(goal, from_attributes=True)`."""
+
+    work: str
+    unit: str
+    to_reach: Number
+    reached: Number | None
+    is_ceiling: Flag
+    is_met: Flag | None
+
+
+class GoalsDocument(Document):
+    """All goals, and the match that some of them come from."""
+
+    NAME: ClassVar[str] = "list of goals"
+
+    kind: Literal["goals"] = "goals"
+    goals: tuple[GoalEntry, ...]
+    rivals: RivalsDocument
 
 
 def goal_scenarios(scale: int = 1) -> tuple[Scenario, ...]:
@@ -72,18 +92,30 @@ def served_goals(matches: Matches, other: str | None = None) -> list[Goal]:
             f"{MIXED}: p95 TTFT against {theirs}",
             "x",
             1 / 3,
-            _ratio(matches, MIXED, OWN, theirs, of="ttft_p95_ms"),
+            _ratio(matches, MIXED, OWN, theirs, of=lambda result: result.ttft_p95_ms),
             is_ceiling=True,
         )
         for theirs in (WINDOWS, CONTINUOUS)
     ]
 
 
-def by_contestant(scenarios: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Mapping[str, Any]]]:
+def by_contestant(scenarios: Sequence[ScenarioResult]) -> dict[str, dict[str, ContestantResult]]:
     """The scenarios of a `rivals` document, to be looked up by name."""
-    return {each["name"]: {result["contestant"]: result for result in each["results"]} for each in scenarios}
+    return {each.name: {result.contestant: result for result in each.results} for each in scenarios}
 
 
-def _ratio(matches: Matches, place: str, ours: str, theirs: str, *, of: str = "output_throughput") -> float | None:
-    own, other = (matches.get(place, {}).get(name, {}).get(of) for name in (ours, theirs))
-    return own / other if own and other else None
+def _throughput(result: ContestantResult) -> float | None:
+    return result.output_throughput
+
+
+def _ratio(
+    matches: Matches,
+    place: str,
+    ours: str,
+    theirs: str,
+    *,
+    of: Callable[[ContestantResult], float | None] = _throughput,
+) -> float | None:
+    own, other = (matches.get(place, {}).get(name) for name in (ours, theirs))
+    mine, yours = of(own) if own else None, of(other) if other else None
+    return mine / yours if mine and yours else None

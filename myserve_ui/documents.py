@@ -18,6 +18,7 @@ NOUNS = {
     "tuple_type": "a list",
     "model_type": "an object",
     "dict_type": "an object",
+    "dataclass_type": "an object",
     "string_type": "a text",
     "bool_type": "a flag",
     "int_from_float": "a whole number",
@@ -40,7 +41,7 @@ Flag = Annotated[bool, Field(strict=True)]
 class Part(BaseModel):
     """A part of a document; what it does not know is left out. What older documents may lack has a default."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", serialize_by_alias=True, validate_by_name=True)
 
 
 class Document(Part):

@@ -10,23 +10,25 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
+from rich.table import Table
 
 from benchmarks.goals import CONTINUOUS, GENERATE, OWN, WINDOWS
+from benchmarks.rivals.documents import Absent, RivalsDocument, ScenarioResult
 from benchmarks.rivals.match import Contestant, Match, Scenario, run_match
 from benchmarks.rivals.processes import TurnOrder, running_command, running_rival
-from myserve_ui.bench.benchmark_request import NamedTarget
 from myserve_ui.bench.client.client import Target
+from myserve_ui.bench.client.server_facts import find_targets
 from myserve_ui.bench.loads import ClosedLoop
 from myserve_ui.bench.machine.local import find_model, measure_for, surroundings_of
-from myserve_ui.bench.summary import parse_limits
+from myserve_ui.bench.question.question import NamedTarget
 from myserve_ui.bench.workload import Lengths
 from myserve_ui.cli.bench_arguments import BenchArguments, bench_parser, read_bench_arguments
-from myserve_ui.cli.bench_command import open_own_app, targets_of, wait_for
-from myserve_ui.cli.bench_tables import BUSY, rivals_table
+from myserve_ui.cli.bench_command import open_own_app, wait_for
+from myserve_ui.cli.bench_tables import BUSY, plain_table
 from myserve_ui.cli.terminal import ProgressLine, progress_line
+from myserve_ui.core.number_words import UNKNOWN, percent, short_number
 from myserve_ui.errors import InvalidRequestError, ModelLoadError, MyServeError
 from myserve_ui.settings import Settings
 
@@ -56,7 +58,7 @@ def read_rivals_arguments(arguments: Sequence[str]) -> BenchArguments:
 
 async def run_rivals(
     asked: BenchArguments, settings: Settings, console: Console, *, scenarios: Sequence[Scenario] = ()
-) -> dict[str, Any]:
+) -> RivalsDocument:
     """The `rivals` document, its tables shown. `scenarios`: those of the arguments if empty.
 
     Every server stands ready from the beginning, in a process of its own, but one has work at a time. One that cannot
@@ -73,38 +75,52 @@ async def run_rivals(
         surroundings = await surroundings_of(measured)
         await field.open_others()
         own = replace(field.contestants[0], roofline=measured.roofline(field.own))
-        limits, seconds = parse_limits(asked.options.limits), min(asked.options.time_limit, ROUND_SECONDS)
-        match = Match((own, *field.contestants[1:]), scenarios, asked.options.rounds, limits, seconds)
-        if asked.workload.salt is not None:
-            match = replace(match, salt=asked.workload.salt)
+        question, seconds = asked.question, min(asked.question.time_limit, ROUND_SECONDS)
+        match = Match((own, *field.contestants[1:]), scenarios, asked.options.rounds, question.limits, seconds)
+        if question.workload.salt is not None:
+            match = replace(match, salt=question.workload.salt)
         stack.callback(field.turns.let_all_play)
         results = await _play(match, field.turns, line)
     for scenario in results:
         console.print(rivals_table(scenario))
-    if any((result["roofline_share"] or 0) > 1 for scenario in results for result in scenario["results"]):
+    if any((result.roofline_share or 0) > 1 for scenario in results for result in scenario.results):
         console.print(BUSY, markup=False)
     for absent in field.absent:
-        console.print(f"not run: {absent['contestant']}: {absent['reason']}", markup=False)
-    return {
-        "kind": "rivals",
-        "started": started.isoformat(timespec="seconds"),
-        "rounds": asked.options.rounds,
-        "salt": match.salt,
-        "seconds_limit": seconds,
-        "model": field.own.target.model,
-        "dtype": field.dtype,
-        "machine": surroundings.machine,
-        "versions": surroundings.versions,
-        "client_overhead_ms": surroundings.client_overhead_ms,
-        "scenarios": results,
-        "not_run": field.absent,
-    }
+        console.print(f"not run: {absent.contestant}: {absent.reason}", markup=False)
+    return RivalsDocument(
+        started=started.isoformat(timespec="seconds"),
+        rounds=asked.options.rounds,
+        salt=match.salt,
+        seconds_limit=seconds,
+        model=field.own.target.model,
+        dtype=field.dtype,
+        machine=surroundings.machine,
+        versions=surroundings.versions,
+        client_overhead_ms=surroundings.client_overhead_ms,
+        scenarios=results,
+        not_run=tuple(field.absent),
+    )
+
+
+def rivals_table(scenario: ScenarioResult) -> Table:
+    """Medians of one scenario, and how many times as fast the first contestant is."""
+    table = plain_table(scenario.name, "done", "not", "tok/s", "TTFT", "TPOT", "E2E", "ratio", "roofline")
+    for result in scenario.results:
+        table.add_row(
+            result.contestant,
+            str(result.completed),
+            str(result.failed),
+            *map(short_number, (result.output_throughput, result.ttft_ms, result.tpot_ms, result.e2e_ms)),
+            f"x {result.ratio:.2f}" if result.ratio else UNKNOWN,
+            percent(result.roofline_share),
+        )
+    return table
 
 
 def scenarios_of(asked: BenchArguments) -> tuple[Scenario, ...]:
     """One for each concurrency of the arguments, and a short one. Raises InvalidRequestError for other loads."""
-    closed = [load for load in asked.loads if isinstance(load, ClosedLoop)]
-    if len(closed) < len(asked.loads) or asked.workload.prompts:
+    closed = [load for load in asked.question.loads if isinstance(load, ClosedLoop)]
+    if len(closed) < len(asked.question.loads) or asked.question.workload.prompts:
         raise InvalidRequestError("rivals takes --concurrency, not rates, ramps or prompts of a file.")
     if not 1 <= asked.options.rounds <= 100:
         raise InvalidRequestError(f"--rounds must be in [1, 100], got {asked.options.rounds}.")
@@ -117,7 +133,7 @@ def short_scenario() -> Scenario:
 
 
 def _scenario(concurrency: int, asked: BenchArguments) -> Scenario:
-    work = asked.workload
+    work = asked.question.workload
     return Scenario(
         f"{concurrency} at once",
         concurrency,
@@ -135,7 +151,7 @@ class Contestants:
 
     def __init__(self, stack: AsyncExitStack, asked: BenchArguments, settings: Settings, line: ProgressLine) -> None:
         self.contestants: list[Contestant] = []
-        self.absent: list[dict[str, str]] = []
+        self.absent: list[Absent] = []
         self.own: NamedTarget
         self.dtype = "auto"
         """Of the app's activations; all compute in it."""
@@ -166,14 +182,13 @@ class Contestants:
             await self._enter_peer(name, options)
         for server in self._asked.servers:
             self.contestants += [
-                Contestant(server.name or named.name, named.target)
-                for named in await targets_of(server.target, (), server.name)
+                Contestant(server.name or named.name, named.target) for named in await find_targets(server)
             ]
         await wait_for([NamedTarget(each.target, each.name) for each in self.contestants[1:]], self._line)
 
     def _settings_of_rivals(self) -> tuple[str, ...]:
         """Those of the app, in the precision that is measured."""
-        precision = ("--precision", self.own.precision) if self._asked.precisions else ()
+        precision = ("--precision", self.own.precision) if self._asked.own and self._asked.own.precisions else ()
         return (*self._asked.settings, *precision)
 
     async def _enter(self, name: str, opening: AbstractAsyncContextManager[str], *, only_in: str | None = None) -> None:
@@ -181,7 +196,7 @@ class Contestants:
         try:
             url = await self._stack.enter_async_context(opening)
         except (MyServeError, OSError) as error:
-            self.absent.append({"contestant": name, "reason": str(error)})
+            self.absent.append(Absent(contestant=name, reason=str(error)))
             return
         self.contestants.append(Contestant(name, Target(url, name), (only_in and frozenset({only_in})) or None))
 
@@ -190,7 +205,7 @@ class Contestants:
         try:
             command, folder = await asyncio.to_thread(self._peer_command, options)
         except MyServeError as error:
-            self.absent.append({"contestant": name, "reason": error.message})
+            self.absent.append(Absent(contestant=name, reason=error.message))
             return
         before = len(self.contestants)
         await self._enter(name, running_command(command, self.turns))
@@ -213,10 +228,10 @@ class Contestants:
         return words, folder
 
 
-async def _play(match: Match, turns: TurnOrder, line: ProgressLine) -> list[dict[str, Any]]:
+async def _play(match: Match, turns: TurnOrder, line: ProgressLine) -> tuple[ScenarioResult, ...]:
     async with aclosing(run_match(match)) as steps:
         async for step in steps:
             if step.next is not None:
                 turns.let_play(step.next.target.url)
             line.show(step.text, step.done, step.total)
-    return step.scenarios or []
+    return step.scenarios

@@ -5,23 +5,22 @@ from __future__ import annotations
 import statistics
 import time
 import zlib
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any
 
 import httpx2
 
+from benchmarks.rivals.documents import ContestantResult, ScenarioResult
 from myserve_ui.bench.client.client import Target
-from myserve_ui.bench.documents.rows import make_row, relative_records
+from myserve_ui.bench.documents.rows import Row, make_row, relative_records
+from myserve_ui.bench.limits import Limits, server_limits
 from myserve_ui.bench.loads import ClosedLoop
+from myserve_ui.bench.question.question import NamedTarget
 from myserve_ui.bench.roofline.roofline import ModelRoofline
 from myserve_ui.bench.runner import RunPlan, run_benchmark
 from myserve_ui.bench.salt import fresh_salt
-from myserve_ui.bench.summary import Limits, server_limits
 from myserve_ui.bench.workload import Lengths, Workload
-
-MEDIANS = ("ttft_ms", "tpot_ms", "e2e_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +84,12 @@ class MatchProgress:
     text: str
     done: int
     total: int
-    scenarios: list[dict[str, Any]] | None = None
+    scenarios: tuple[ScenarioResult, ...] = ()
     next: Contestant | None = None
     """Whose turn begins when the next step is asked for."""
 
 
-Rows = dict[tuple[str, str], list[dict[str, Any]]]
+Rows = dict[tuple[str, str], list[Row]]
 
 
 async def run_match(
@@ -123,10 +122,11 @@ async def run_match(
         async with aclosing(run_benchmark(plan, transport=transport, clock=clock)) as steps:
             async for step in steps:
                 records = step.records
-        row = make_row(relative_records(records), plan.load, match.limits, roofline=contestant.roofline)
+        named, relative = NamedTarget(contestant.target, contestant.name), relative_records(records)
+        row = make_row(named, plan.load, relative, match.limits, roofline=contestant.roofline)
         rows.setdefault((scenario.name, contestant.name), []).append(row)
     yield MatchProgress(
-        "done", len(turns), len(turns), [_result(match, scenario, rows) for scenario in match.scenarios]
+        "done", len(turns), len(turns), tuple(_result(match, scenario, rows) for scenario in match.scenarios)
     )
 
 
@@ -140,46 +140,47 @@ def _order(match: Match, number: int) -> list[tuple[Scenario, Contestant]]:
     return order
 
 
-def _result(match: Match, scenario: Scenario, rows: Rows) -> dict[str, Any]:
+def _result(match: Match, scenario: Scenario, rows: Rows) -> ScenarioResult:
     results = [
         summarise_rounds(contestant.name, rows[scenario.name, contestant.name])
         for contestant in match.contestants
         if (scenario.name, contestant.name) in rows
     ]
-    return {
-        "name": scenario.name,
-        "concurrency": scenario.concurrency,
-        "prompt_tokens": str(scenario.prompt_tokens),
-        "output_tokens": str(scenario.output_tokens),
-        "requests": scenario.requests,
-        "shared_prefix_tokens": scenario.shared_prefix_tokens,
-        "turns": scenario.turns,
-        "results": [result | {"ratio": _ratio(results, result)} for result in results],
-    }
+    return ScenarioResult(
+        name=scenario.name,
+        concurrency=scenario.concurrency,
+        prompt_tokens=str(scenario.prompt_tokens),
+        output_tokens=str(scenario.output_tokens),
+        requests=scenario.requests,
+        shared_prefix_tokens=scenario.shared_prefix_tokens,
+        turns=scenario.turns,
+        results=tuple(result.model_copy(update={"ratio": _ratio(results, result)}) for result in results),
+    )
 
 
-def summarise_rounds(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def summarise_rounds(name: str, rows: Sequence[Row]) -> ContestantResult:
     """Medians over rounds of throughput and of the rounds' median latencies; counts are added up."""
-    shares = [row["roofline_share"] for row in rows if row["roofline_share"] is not None]
-    return {
-        "contestant": name,
-        "requests": sum(row["requests"] for row in rows),
-        "completed": sum(row["completed"] for row in rows),
-        "failed": sum(row["requests"] - row["completed"] for row in rows),
-        "errors": sorted({error for row in rows for error in row["errors"]}),
-        "output_throughput": statistics.median(row["output_throughput"] for row in rows),
-        "rounds": [row["output_throughput"] for row in rows],
-        **{latency: _median([row[latency]["p50"] for row in rows if row[latency]]) for latency in MEDIANS},
-        "ttft_p95_ms": _median([row["ttft_ms"]["p95"] for row in rows if row["ttft_ms"]]),
-        "roofline_share": _median(shares),
-    }
+    shares = [row.roofline_share for row in rows if row.roofline_share is not None]
+    return ContestantResult(
+        contestant=name,
+        requests=sum(row.requests for row in rows),
+        completed=sum(row.completed for row in rows),
+        failed=sum(row.requests - row.completed for row in rows),
+        errors=tuple(sorted({error for row in rows for error in row.errors})),
+        output_throughput=statistics.median(row.output_throughput for row in rows),
+        rounds=tuple(row.output_throughput for row in rows),
+        ttft_ms=_median([row.ttft_ms.p50 for row in rows if row.ttft_ms]),
+        tpot_ms=_median([row.tpot_ms.p50 for row in rows if row.tpot_ms]),
+        e2e_ms=_median([row.e2e_ms.p50 for row in rows if row.e2e_ms]),
+        ttft_p95_ms=_median([row.ttft_ms.p95 for row in rows if row.ttft_ms]),
+        roofline_share=_median(shares),
+    )
 
 
 def _median(values: Sequence[float]) -> float | None:
     return statistics.median(values) if values else None
 
 
-def _ratio(results: Sequence[Mapping[str, Any]], result: Mapping[str, Any]) -> float | None:
-    """The first contestant's throughput over that of `result`; None for the first itself, and where nothing came."""
-    first, other = results[0]["output_throughput"], result["output_throughput"]
+def _ratio(results: Sequence[ContestantResult], result: ContestantResult) -> float | None:
+    first, other = results[0].output_throughput, result.output_throughput
     return first / other if result is not results[0] and other and first else None

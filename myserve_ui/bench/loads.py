@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from myserve_ui.errors import InvalidRequestError
 
@@ -89,7 +89,7 @@ def plan_arrivals(load: Load, count: int, generator: random.Random) -> Iterator[
             time += generator.gammavariate(step.burstiness, 1 / (step.rate * step.burstiness))
 
 
-def write_load(load: Load) -> dict[str, Any]:
+def write_load(load: Load) -> dict[str, object]:
     """As a JSON object."""
     if isinstance(load, ClosedLoop):
         return {"kind": "closed", "concurrency": load.concurrency}
@@ -98,21 +98,29 @@ def write_load(load: Load) -> dict[str, Any]:
     return {"kind": "ramp", "steps": [write_load(step) for step in load.steps]}
 
 
-def read_load(document: Mapping[str, Any]) -> Load:
-    """What `write_load` wrote. Raises InvalidRequestError for anything else."""
+def read_load(value: object) -> Load:
+    """What `write_load` wrote; a load is itself. Raises InvalidRequestError for anything else."""
+    if isinstance(value, ClosedLoop | OpenLoop | Ramp):
+        return value
     try:
-        if document["kind"] == "closed":
-            return ClosedLoop(int(document["concurrency"]))
-        if document["kind"] == "open":
-            return OpenLoop(float(document["rate"]), float(document["burstiness"]))
-        steps = [read_load(step) for step in document["steps"]]
-    except (KeyError, TypeError, ValueError, OverflowError):
-        raise InvalidRequestError("A load of the run cannot be read.") from None
+        return _read_object(value) if isinstance(value, dict) else _refuse()
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
+        return _refuse()
+
+
+def _read_object(value: dict[str, Any]) -> Load:
+    if value["kind"] == "closed":
+        return ClosedLoop(int(value["concurrency"]))
+    if value["kind"] == "open":
+        return OpenLoop(float(value["rate"]), float(value["burstiness"]))
+    steps = [read_load(step) for step in value["steps"]]
     closed = tuple(step for step in steps if isinstance(step, ClosedLoop))
     opened = tuple(step for step in steps if isinstance(step, OpenLoop))
-    if len(steps) not in (len(closed), len(opened)):
-        raise InvalidRequestError("A load of the run cannot be read.")
-    return Ramp(closed or opened)
+    return Ramp(closed or opened) if len(steps) in (len(closed), len(opened)) else _refuse()
+
+
+def _refuse() -> NoReturn:
+    raise InvalidRequestError("A load of the run cannot be read.")
 
 
 def load_words(load: Load) -> str:

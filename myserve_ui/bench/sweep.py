@@ -7,17 +7,18 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
 
 import httpx2
 
-from myserve_ui.bench.benchmark_request import BenchmarkRequest, NamedTarget
-from myserve_ui.bench.client.records import Outcome, RequestRecord
-from myserve_ui.bench.client.server_split import ServerTimes, read_server_times
+from myserve_ui.bench.client.overhead import ClientOverhead
+from myserve_ui.bench.client.records import RequestRecord
+from myserve_ui.bench.client.server_split import ServerSplit, ServerTimes, read_server_times
 from myserve_ui.bench.documents.comparison import compare_rows_within
-from myserve_ui.bench.documents.document import begin_document
-from myserve_ui.bench.documents.rows import make_row, relative_records, write_record
+from myserve_ui.bench.documents.rows import RequestEntry, Row, make_row, relative_records
+from myserve_ui.bench.documents.run import BenchmarkRun, RunSettings, new_run_id
 from myserve_ui.bench.loads import Load, load_words
+from myserve_ui.bench.machine.facts import Machine
+from myserve_ui.bench.question.question import BenchmarkRequest, NamedTarget
 from myserve_ui.bench.roofline.roofline import ModelRoofline
 from myserve_ui.bench.runner import RunPlan, RunProgress, run_benchmark
 
@@ -30,9 +31,9 @@ CARD_POINTS = ((1, 0), (1, 1024), (8, 1024), (32, 1024))
 class Surroundings:
     """What a sweep cannot see by itself."""
 
-    machine: dict[str, Any] = field(default_factory=lambda: {"bytes_per_s": None, "flops_per_s": None})
+    machine: Machine = field(default_factory=Machine)
     versions: dict[str, str] = field(default_factory=dict)
-    client_overhead_ms: dict[str, float] | None = None
+    client_overhead_ms: ClientOverhead | None = None
     roofline: Callable[[NamedTarget], ModelRoofline | None] = lambda _target: None
     """Of a target, once it has answered; None where it is not known."""
 
@@ -47,9 +48,9 @@ class SweepProgress:
     """Requests; of `total` in all rows."""
     total: int
     seconds_left: float | None
-    rows: tuple[dict[str, Any], ...] = ()
+    rows: tuple[Row, ...] = ()
     """Those that are finished."""
-    document: dict[str, Any] | None = None
+    document: BenchmarkRun | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class _Finished:
     named: NamedTarget
     load: Load
     records: tuple[RequestRecord, ...]
-    row: dict[str, Any]
+    row: Row
 
 
 class Sweep:
@@ -75,7 +76,9 @@ class Sweep:
         self._transport = transport
         self._clock = clock
         self._surroundings = surroundings or Surroundings()
-        self._document = begin_document(request, datetime.now(UTC))
+        self._settings = RunSettings.of(request)
+        self._began = datetime.now(UTC)
+        self._id = new_run_id(self._began)
         self._finished: list[_Finished] = []
         self._current: tuple[NamedTarget, Load, tuple[RequestRecord, ...]] | None = None
         self._started = self._deadline = clock()
@@ -88,7 +91,7 @@ class Sweep:
     async def run(self) -> AsyncGenerator[SweepProgress, None]:
         """Steps until every row is measured or the time is over; the last one has the document."""
         self._started = self._clock()
-        self._deadline = self._started + self._request.time_limit
+        self._deadline = self._started + self._request.question.time_limit
         for place, load in self._order():
             if self._clock() < self._deadline:
                 async with aclosing(self._measure(place, load)) as steps:
@@ -97,40 +100,43 @@ class Sweep:
         self._is_done = self._is_complete()
         document = self.document()
         total = self._request.num_requests
-        text = "stopped by the time limit" if document["stopped"] else "done"
-        yield SweepProgress(text, total, total, 0.0, tuple(document["rows"]), document)
+        text = "stopped by the time limit" if document.stopped else "done"
+        yield SweepProgress(text, total, total, 0.0, document.rows, document)
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> BenchmarkRun:
         """All that is measured; `stopped` is True if there should be more."""
-        finished = [*self._finished, *self._interrupted()]
-        rooflines = {entry.row["model"]: self._surroundings.roofline(entry.named) for entry in finished}
-        document = self._document | {
-            "stopped": not self._is_done,
-            "machine": self._surroundings.machine,
-            "versions": self._surroundings.versions,
-            "client_overhead_ms": self._surroundings.client_overhead_ms,
-            "rows": [entry.row for entry in finished],
-            "requests": [write_record(record, i) for i, entry in enumerate(finished) for record in entry.records],
-            "rooflines": {model: found.document(CARD_POINTS) for model, found in rooflines.items() if found},
-        }
-        return document | {"differences": compare_rows_within(document)}
+        finished, around = [*self._finished, *self._interrupted()], self._surroundings
+        rooflines = {entry.row.model: around.roofline(entry.named) for entry in finished}
+        run = BenchmarkRun(
+            id=self._id,
+            started=self._began.isoformat(timespec="seconds"),
+            stopped=not self._is_done,
+            settings=self._settings,
+            machine=around.machine,
+            versions=around.versions,
+            client_overhead_ms=around.client_overhead_ms,
+            rows=tuple(entry.row for entry in finished),
+            requests=tuple(RequestEntry.of(record, i) for i, entry in enumerate(finished) for record in entry.records),
+            rooflines={model: found.document(CARD_POINTS) for model, found in rooflines.items() if found},
+        )
+        return run.model_copy(update={"differences": compare_rows_within(run)})
 
     def _is_complete(self) -> bool:
         """Whether every row is there, and the time limit cut none short."""
-        has_all = len(self._finished) == len(self._request.targets) * len(self._request.loads)
+        has_all = len(self._finished) == len(self._request.targets) * len(self._request.question.loads)
         is_late = self._clock() >= self._deadline
-        return has_all and not (is_late and self._finished[-1].row[Outcome.CANCELLED])
+        return has_all and not (is_late and self._finished[-1].row.cancelled)
 
     def _order(self) -> Iterator[tuple[int, Load]]:
         """Places of targets, load by load; every second one turned round, so that no model is always the later one."""
-        for number, load in enumerate(self._request.loads):
+        for number, load in enumerate(self._request.question.loads):
             places = range(len(self._request.targets))
             yield from ((place, load) for place in (places if number % 2 == 0 else reversed(places)))
 
     async def _measure(self, place: int, load: Load) -> AsyncGenerator[SweepProgress, None]:
         request, named = self._request, self._request.targets[place]
         workload, seconds = request.workload_of(place), self._deadline - self._clock()
-        plan = RunPlan(named.target, workload, load, seconds, request.warm_up)
+        plan = RunPlan(named.target, workload, load, seconds, request.question.warm_up)
         before: ServerTimes | None = None
         async with aclosing(run_benchmark(plan, transport=self._transport, clock=self._clock)) as steps:
             async for step in steps:
@@ -138,13 +144,12 @@ class Sweep:
                 if not step.is_warm_up and step.done == 0:
                     before = await read_server_times(named.target, transport=self._transport)
                 if step.is_last:
-                    finished = self._finish(named, load, step.records)
-                    finished.row["server_ms"] = await self._server_split(named, before)
-                    self._finished.append(finished)
+                    split = await self._server_split(named, before)
+                    self._finished.append(self._finish(named, load, step.records, split))
                     self._current = None
                 yield self._progress(named, load, step)
 
-    async def _server_split(self, named: NamedTarget, before: ServerTimes | None) -> dict[str, float] | None:
+    async def _server_split(self, named: NamedTarget, before: ServerTimes | None) -> ServerSplit | None:
         """The server's own account of the row, beside the client's."""
         after = await read_server_times(named.target, transport=self._transport)
         return after.mean_ms_since(before) if before and after else None
@@ -154,14 +159,17 @@ class Sweep:
         if self._current and self._current[2]:
             yield self._finish(*self._current)
 
-    def _finish(self, named: NamedTarget, load: Load, records: tuple[RequestRecord, ...]) -> _Finished:
+    def _finish(
+        self, named: NamedTarget, load: Load, records: tuple[RequestRecord, ...], split: ServerSplit | None = None
+    ) -> _Finished:
         relative = relative_records(records)
-        names = {"precision": named.precision, "model": named.target.model}
-        row = make_row(relative, load, self._request.limits, roofline=self._surroundings.roofline(named))
-        return _Finished(named, load, relative, names | row | {"server_ms": None})
+        row = make_row(
+            named, load, relative, self._request.question.limits, roofline=self._surroundings.roofline(named)
+        )
+        return _Finished(named, load, relative, row.model_copy(update={"server_ms": split}))
 
     def _progress(self, named: NamedTarget, load: Load, step: RunProgress) -> SweepProgress:
-        size = self._request.workload.num_requests
+        size = self._request.question.workload.num_requests
         done = size * len(self._finished) + (0 if step.is_warm_up or step.is_last else step.done)
         what = "warming up" if step.is_warm_up else f"{step.done} of {step.total} requests"
         return SweepProgress(

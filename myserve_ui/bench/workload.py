@@ -125,10 +125,14 @@ class Workload:
         return f"{prefix if is_first else ''} {prompt}".strip()
 
 
-def parse_lengths(text: str) -> Lengths:
-    """ "32" or "64:400". Raises InvalidRequestError."""
-    low, _, high = text.partition(":")
+def parse_lengths(value: object) -> Lengths:
+    """ "32" or "64:400"; lengths are themselves. Raises InvalidRequestError."""
+    if isinstance(value, Lengths):
+        return value
+    low, _, high = str(value).partition(":")
     try:
         return Lengths(int(low), int(high or low))
     except ValueError:
-        raise InvalidRequestError(f"A length is a number or low:high, such as 64:400; got {text[:40]!r}.") from None
+        raise InvalidRequestError(
+            f"A length is a number or low:high, such as 64:400; got {str(value)[:40]!r}."
+        ) from None

@@ -7,26 +7,27 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
-from myserve_ui.bench.benchmark_request import BenchmarkRequest, NamedTarget
-from myserve_ui.bench.client.client import NO_KEY, Target
-from myserve_ui.bench.client.server_facts import ask_models, choose_targets, wait_until_ready
+from myserve_ui.bench.client.client import NO_KEY
+from myserve_ui.bench.client.server_facts import find_targets, wait_until_ready
 from myserve_ui.bench.documents.comparison import compare_runs
-from myserve_ui.bench.documents.document import read_document
+from myserve_ui.bench.documents.differences import RunComparison
+from myserve_ui.bench.documents.run import BenchmarkRun
 from myserve_ui.bench.documents.store import RUNS_FOLDER, RunStore
 from myserve_ui.bench.machine.local import measure_for, surroundings_of
+from myserve_ui.bench.question.question import AskedTarget, BenchmarkRequest, NamedTarget
 from myserve_ui.bench.sweep import Surroundings, Sweep
 from myserve_ui.cli.bench_arguments import BenchArguments
 from myserve_ui.cli.bench_tables import circumstances, comparison_table, comparison_words, results_table
 from myserve_ui.cli.processes import OnReady, running_app
 from myserve_ui.cli.terminal import ProgressLine, progress_line, run_until_stopped
+from myserve_ui.documents import Document
 from myserve_ui.errors import GenerationFailedError, InvalidRequestError
 from myserve_ui.settings import Settings
 
-Deliver = Callable[[dict[str, Any]], None]
+Deliver = Callable[[Document], None]
 
 
 def run_bench(asked: BenchArguments, settings: Settings, console: Console, deliver: Deliver) -> None:
@@ -41,45 +42,45 @@ def run_bench(asked: BenchArguments, settings: Settings, console: Console, deliv
         _show_comparison(comparison, console)
         deliver(comparison)
         return
-    document = run_until_stopped(_measure(asked, settings, console))
-    if asked.options.save and document["rows"]:
-        console.print(f"kept as {store.save(document)}", markup=False)
+    run = run_until_stopped(_measure(asked, settings, console))
+    if asked.options.save and run.rows:
+        console.print(f"kept as {store.save(run)}", markup=False)
     if others:
-        _show_comparison(compare_runs(others[0], document), console)
-    deliver(document)
-    _check_that_something_came(document)
+        _show_comparison(compare_runs(others[0], run), console)
+    deliver(run)
+    _check_that_something_came(run)
 
 
-def _show_comparison(comparison: dict[str, Any], console: Console) -> None:
+def _show_comparison(comparison: RunComparison, console: Console) -> None:
     console.print(comparison_table(comparison))
     for words in comparison_words(comparison):
         console.print(words, markup=False)
 
 
-def load_run(name: str, store: RunStore) -> dict[str, Any]:
+def load_run(name: str, store: RunStore) -> BenchmarkRun:
     """A run by its id or from a file. Raises InvalidRequestError."""
     path = Path(name)
     if not path.is_file():
         return store.load(name)
     try:
-        return read_document(path.read_bytes())
+        return BenchmarkRun.read(path.read_bytes())
     except OSError as error:
         raise InvalidRequestError(f"{name} cannot be read: {error.strerror}.") from None
 
 
-async def _measure(asked: BenchArguments, settings: Settings, console: Console) -> dict[str, Any]:
+async def _measure(asked: BenchArguments, settings: Settings, console: Console) -> BenchmarkRun:
     with progress_line(console) as line:
         async with open_targets(asked, settings, line) as targets:
-            request = asked.make_request(targets)
+            request = BenchmarkRequest(targets, asked.question)
             await wait_for(targets, line)
             line.show("measuring the machine and the client")
             measured = await measure_for(targets)
-            document = await _sweep(request, await surroundings_of(measured), line)
-    document["settings"]["starts_app"] = not asked.servers
-    console.print(results_table(document))
-    for words in circumstances(document):
+            run = await _sweep(request, await surroundings_of(measured), line)
+    run = run.model_copy(update={"settings": run.settings.model_copy(update={"starts_app": asked.own is not None})})
+    console.print(results_table(run))
+    for words in circumstances(run):
         console.print(words, markup=False)
-    return document
+    return run
 
 
 @asynccontextmanager
@@ -87,8 +88,8 @@ async def open_targets(
     asked: BenchArguments, settings: Settings, line: ProgressLine
 ) -> AsyncIterator[tuple[NamedTarget, ...]]:
     """The targets of every --url; without one, those of the app, which runs as long as they are used."""
-    if asked.servers:
-        found = [await targets_of(server.target, asked.precisions, server.name) for server in asked.servers]
+    if asked.own is None:
+        found = [await find_targets(server) for server in asked.servers]
         yield tuple(named for targets in found for named in targets)
         return
     async with open_own_app(asked, settings, line) as targets:
@@ -107,8 +108,9 @@ async def open_own_app(
     """The app in a process of its own, and the targets of the precisions that are asked for; see running_app."""
     line.show("starting the app")
     key = settings.api_key[0].get_secret_value() if settings.api_key else NO_KEY
+    own = replace(asked.own or AskedTarget(), api_key=key)
     async with running_app(asked.settings, on_ready, with_page=with_page) as url:
-        yield await targets_of(Target(f"{url}/v1", "", key), asked.precisions, "")
+        yield await find_targets(own, f"{url}/v1")
 
 
 async def wait_for(targets: Sequence[NamedTarget], line: ProgressLine) -> None:
@@ -119,8 +121,8 @@ async def wait_for(targets: Sequence[NamedTarget], line: ProgressLine) -> None:
             line.show(f"waiting for {named.name}: {words}")
 
 
-async def _sweep(request: BenchmarkRequest, surroundings: Surroundings, line: ProgressLine) -> dict[str, Any]:
-    """The document; of what was measured until then, if the person stops it."""
+async def _sweep(request: BenchmarkRequest, surroundings: Surroundings, line: ProgressLine) -> BenchmarkRun:
+    """The whole run; of what was measured until then, if the person stops it."""
     sweep = Sweep(request, surroundings=surroundings)
     try:
         async with aclosing(sweep.run()) as steps:
@@ -132,16 +134,10 @@ async def _sweep(request: BenchmarkRequest, surroundings: Surroundings, line: Pr
     return sweep.document()
 
 
-async def targets_of(target: Target, precisions: Sequence[str], name: str) -> tuple[NamedTarget, ...]:
-    """What to measure of a server; `name` is what the table calls it. Raises as choose_targets."""
-    targets = choose_targets(target, await ask_models(target), precisions)
-    return tuple(replace(named, precision=name or named.precision) for named in targets)
-
-
-def _check_that_something_came(document: dict[str, Any]) -> None:
-    if any(row["completed"] for row in document["rows"]):
+def _check_that_something_came(run: BenchmarkRun) -> None:
+    if any(row.completed for row in run.rows):
         return
-    errors = [error for row in document["rows"] for error in row["errors"]]
+    errors = [error for row in run.rows for error in row.errors]
     raise GenerationFailedError(
         f"Not one request was answered: {errors[0].rstrip('.') if errors else 'the time was over'}."
     )

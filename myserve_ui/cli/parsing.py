@@ -1,4 +1,4 @@
-"""What the command lines have in common: complaints in one sentence, and lists of numbers."""
+"""What the command lines have in common: complaints in one sentence."""
 
 from __future__ import annotations
 
@@ -21,16 +21,3 @@ class CommandParser(argparse.ArgumentParser):
 def make_parser(command: str, description: str, *, epilog: str = SETTINGS_HELP) -> CommandParser:
     """A parser of the options of `command`."""
     return CommandParser(prog=program(command), description=description, epilog=epilog, allow_abbrev=False)
-
-
-def split_numbers(text: str, option: str) -> tuple[float, ...]:
-    """ "1,4,16" as numbers. Raises InvalidRequestError."""
-    try:
-        return tuple(float(word) for word in text.split(",") if word.strip())
-    except ValueError:
-        raise InvalidRequestError(f"{option} takes numbers with commas between, got {text[:40]!r}.") from None
-
-
-def split_words(text: str) -> tuple[str, ...]:
-    """ "full,nf4" as words."""
-    return tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))

@@ -6,13 +6,13 @@ import argparse
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from rich.console import Console
 
 from myserve_ui.bench.benchmark_service import BenchmarkService
 from myserve_ui.bench.roofline.calculator import ModelShape, calculate_roofline, parse_count
 from myserve_ui.bench.roofline.device_table import DEVICES, Device, find_device
+from myserve_ui.bench.roofline.documents import SizedRoofline
 from myserve_ui.cli.bench_tables import roofline_lines, roofline_table
 from myserve_ui.cli.parsing import make_parser
 from myserve_ui.cli.terminal import progress_line
@@ -56,7 +56,7 @@ def _add_numbers(parser: argparse.ArgumentParser) -> None:
     device.add_argument("--memory", type=float, metavar="GB", help="its memory")
 
 
-def calculate(options: argparse.Namespace, rest: Sequence[str]) -> dict[str, Any]:
+def calculate(options: argparse.Namespace, rest: Sequence[str]) -> SizedRoofline:
     """The document of what the options say. Raises InvalidRequestError."""
     if rest:
         raise InvalidRequestError(f"{rest[0]} is no option of roofline --calculate, which loads no model.")
@@ -71,10 +71,10 @@ def calculate(options: argparse.Namespace, rest: Sequence[str]) -> dict[str, Any
     return calculate_roofline(shape, _device(options), context=options.context)
 
 
-def measure(benchmarks: BenchmarkService, chat: ChatService, console: Console) -> dict[str, Any]:
+def measure(benchmarks: BenchmarkService, chat: ChatService, console: Console) -> SizedRoofline:
     """The document of the app's default model on this machine, which is loaded and measured. Raises ModelLoadError."""
 
-    async def load_and_measure() -> dict[str, Any]:
+    async def load_and_measure() -> SizedRoofline:
         try:
             with progress_line(console) as line:
                 async for progress in chat.load(""):
@@ -87,7 +87,7 @@ def measure(benchmarks: BenchmarkService, chat: ChatService, console: Console) -
     return asyncio.run(load_and_measure())
 
 
-def show(document: dict[str, Any], console: Console) -> None:
+def show(document: SizedRoofline, console: Console) -> None:
     """Facts, then the table."""
     for words in roofline_lines(document):
         console.print(words, markup=False)

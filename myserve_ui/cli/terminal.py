@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
+from myserve_ui.core.number_words import duration
+
 T = TypeVar("T")
 
 WIDTH_OF_A_FILE = 160
@@ -53,7 +55,7 @@ class ProgressLine:
 
     def show(self, text: str, done: int = 0, total: int | None = None, *, seconds_left: float | None = None) -> None:
         """`text` is what is going on, its last part after a colon what changes all the time."""
-        left = "" if seconds_left is None else f"  about {_duration(seconds_left)} left"
+        left = "" if seconds_left is None else f"  about {duration(seconds_left)} left"
         self._progress.update(self._task, description=f"{text}{left}", completed=done, total=total)
         topic = text.rpartition(": ")[0] or text
         if not self._console.is_terminal and topic != self._said:
@@ -67,8 +69,3 @@ def progress_line(console: Console) -> Iterator[ProgressLine]:
     columns = (BarColumn(bar_width=24), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         yield ProgressLine(console, progress)
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from myserve_ui.bench.benchmark_service import BenchmarkService, OwnDoor
 from myserve_ui.bench.client.client import NO_KEY
 from myserve_ui.bench.documents.store import RUNS_FOLDER, RunStore
+from myserve_ui.bench.machine.speeds import MachineSpeeds
 from myserve_ui.core.machine import is_loopback
 from myserve_ui.core.model_info import OnProgress
 from myserve_ui.evaluation.comparisons import Comparisons
@@ -58,7 +59,7 @@ def build_services(settings: Settings) -> Services:
         grace=settings.shutdown_grace,
     )
     store = RunStore(settings.data / RUNS_FOLDER)
-    benchmarks = BenchmarkService(chat, pool, store, own=_own_door(settings))
+    benchmarks = BenchmarkService(chat, pool, store, own=_own_door(settings), speeds=MachineSpeeds())
     return Services(chat, Comparisons(chat, pool), benchmarks, lambda: load.begin(catalog.default))
 
 

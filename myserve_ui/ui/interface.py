@@ -136,7 +136,7 @@ def _draw_page(page: gr.Blocks, services: _Services, settings: Settings) -> None
                 with gr.Accordion("Use it from code", open=False, elem_id="code"):
                     scripts = gr.Markdown(elem_id="scripts")
             with gr.Tab("Compare", elem_id="compare-tab") as compare_page:
-                CompareTab(services.comparisons).draw()
+                CompareTab(services.comparisons, services.benchmarks.speeds).draw()
             with gr.Tab("Benchmark", elem_id="benchmark-tab") as benchmark_page:
                 draw_benchmark_tab(services.benchmarks)
             with gr.Tab("Status", elem_id="status-tab") as status_page:

@@ -230,8 +230,8 @@ async def test_the_other_rows_are_kept():
     plan = RunPlan(TARGET, workload, ClosedLoop(1), warm_up=False)
     *_, last = [step async for step in run_benchmark(plan, transport=InTurn())]
     row = summarise(last.records)
-    assert (row["completed"], row["failed"], row["output_tokens"]) == (3, 3, 6)
-    assert len(row["errors"]) == 3
+    assert (row.completed, row.failed, row.output_tokens) == (3, 3, 6)
+    assert len(row.errors) == 3
 
 
 async def test_answers_are_not_kept_when_nothing_follows_them():

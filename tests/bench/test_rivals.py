@@ -8,6 +8,7 @@ import pytest
 from benchmarks.rivals.match import Contestant, Match, Scenario, run_match, summarise_rounds
 from myserve_ui.bench.client.client import Target
 from myserve_ui.bench.workload import Lengths
+from tests.bench.made_runs import one_row_run
 from tests.bench.scripted_server import Script, ScriptedServer
 
 BUSY = Scenario("busy", 2, Lengths(8, 8), Lengths(4, 4), requests=4)
@@ -50,10 +51,10 @@ def street():
 async def test_ratios_are_those_of_the_scripts(street):
     steps = await play(street, contestant("ours"), contestant("theirs"))
     busy, short = steps[-1].scenarios
-    assert [result["ratio"] for result in busy["results"]] == [None, pytest.approx(2.0)]
-    assert busy["results"][0]["output_throughput"] == pytest.approx(2 * 4 / 0.4)
-    assert (busy["results"][1]["tpot_ms"], busy["results"][1]["ttft_ms"]) == pytest.approx((200, 200))
-    assert short["results"][0]["completed"] == 2 * ROUNDS
+    assert [result.ratio for result in busy.results] == [None, pytest.approx(2.0)]
+    assert busy.results[0].output_throughput == pytest.approx(2 * 4 / 0.4)
+    assert (busy.results[1].tpot_ms, busy.results[1].ttft_ms) == pytest.approx((200, 200))
+    assert short.results[0].completed == 2 * ROUNDS
 
 
 async def test_only_one_has_work_at_a_time(street):
@@ -85,36 +86,29 @@ async def test_who_begins_changes_from_round_to_round(street):
 async def test_a_slow_one_can_be_kept_to_one_scenario(street):
     steps = await play(street, contestant("ours"), contestant("slow", only_in=frozenset({"short"})))
     busy, short = steps[-1].scenarios
-    assert [result["contestant"] for result in busy["results"]] == ["ours"]
-    assert [result["contestant"] for result in short["results"]] == ["ours", "slow"]
+    assert [result.contestant for result in busy.results] == ["ours"]
+    assert [result.contestant for result in short.results] == ["ours", "slow"]
 
 
 async def test_who_fails_has_counts_and_no_ratio():
     street = Street(ours=Script(first=0.1), broken=Script(status_of=lambda _number: 500))
     steps = await play(street, contestant("ours"), contestant("broken"))
-    broken = steps[-1].scenarios[0]["results"][1]
-    assert (broken["completed"], broken["failed"], broken["ratio"]) == (0, 12, None)
-    assert broken["errors"] == ["HTTP 500: scripted 500"]
+    broken = steps[-1].scenarios[0].results[1]
+    assert (broken.completed, broken.failed, broken.ratio) == (0, 12, None)
+    assert broken.errors == ("HTTP 500: scripted 500",)
 
 
 def test_medians_are_of_the_rounds():
     def row(throughput, ttft):
-        percentiles = {"p50": ttft, "p95": 2 * ttft}
-        return {
-            "requests": 2,
-            "completed": 2,
-            "errors": {},
-            "output_throughput": throughput,
-            "ttft_ms": percentiles,
-            "tpot_ms": None,
-            "e2e_ms": percentiles,
-            "roofline_share": None,
-        }
+        whole = one_row_run().rows[0]
+        percentiles = whole.ttft_ms.model_copy(update={"p50": ttft, "p95": 2 * ttft})
+        fields = {"output_throughput": throughput, "ttft_ms": percentiles, "tpot_ms": None, "e2e_ms": percentiles}
+        return whole.model_copy(update=fields)
 
     result = summarise_rounds("x", [row(1.0, 30), row(100.0, 10), row(2.0, 20)])
-    assert (result["output_throughput"], result["ttft_ms"], result["tpot_ms"]) == (2.0, 20, None)
-    assert result["ttft_p95_ms"] == 40
-    assert result["rounds"] == [1.0, 100.0, 2.0]
+    assert (result.output_throughput, result.ttft_ms, result.tpot_ms) == (2.0, 20, None)
+    assert result.ttft_p95_ms == 40
+    assert result.rounds == (1.0, 100.0, 2.0)
 
 
 async def test_a_match_begins_its_prompts_with_words_of_its_own(street):

@@ -12,10 +12,10 @@ from myserve_ui.bench.machine.speed import Effort, measure_machine
 from myserve_ui.bench.roofline.roofline import (
     MachineSpeed,
     ModelCost,
+    ModelRoofline,
     count_sequences_that_fit,
     find_crossing_batch,
     predict_decode,
-    write_roofline,
 )
 from myserve_ui.core.memory_report import MemoryReport, WeightGroup, count_weight_traffic
 
@@ -82,7 +82,7 @@ def test_weights_are_read_once_but_for_a_lookup_and_for_what_is_expanded():
 
 
 def test_the_document_has_the_named_keys_and_is_json():
-    document = json.loads(json.dumps(write_roofline(MACHINE, COST, [(1, 0), (32, 0)], weight_bytes=538)))
+    document = json.loads(json.dumps(ModelRoofline(MACHINE, COST, 538).document([(1, 0), (32, 0)]).as_json()))
     assert document["bandwidth_bytes_per_s"] == 10e9
     assert document["flops_per_s"] == 100e9
     assert (document["weight_bytes"], document["kv_bytes_per_token"]) == (538, 50_000)

@@ -1,37 +1,17 @@
 """Kept runs: whole or not at all, bounded, by ids that are never paths; foreign and damaged files are named."""
 
 import json
-from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
-from myserve_ui.bench.benchmark_request import BenchmarkRequest, NamedTarget
-from myserve_ui.bench.client.client import Target
-from myserve_ui.bench.client.records import Outcome, RequestRecord
-from myserve_ui.bench.documents.document import begin_document, read_document
-from myserve_ui.bench.documents.rows import make_row, write_record
+from myserve_ui.bench.documents.run import BenchmarkRun
 from myserve_ui.bench.documents.store import RunStore
-from myserve_ui.bench.loads import ClosedLoop
-from myserve_ui.bench.summary import Limits
-from myserve_ui.bench.workload import Workload
 from myserve_ui.errors import InvalidRequestError
+from tests.bench.made_runs import one_row_run
 
-START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-
-
-def make_document(minutes=0):
-    request = BenchmarkRequest((NamedTarget(Target("http://s/v1", "m"), "full"),), Workload(1), (ClosedLoop(1),))
-    record = RequestRecord(
-        0, 0.0, 0.0, Outcome.COMPLETED, 1.0, first_token=0.5, prompt_tokens=3, output_tokens=2, chunk_times=(0.5, 1.0)
-    )
-    names = {"precision": "full", "model": "m"}
-    return begin_document(request, START + timedelta(minutes=minutes)) | {
-        "machine": {"bytes_per_s": None, "flops_per_s": None},
-        "versions": {},
-        "rows": [names | make_row([record], ClosedLoop(1), Limits())],
-        "requests": [write_record(record, 0)],
-        "rooflines": {},
-    }
+SAVED = sorted((Path(__file__).parent / "saved_runs").glob("*.json"))
+"""Files that earlier versions wrote, and one with no more than their readers asked for."""
 
 
 @pytest.fixture
@@ -40,7 +20,7 @@ def store(tmp_path):
 
 
 def test_a_run_comes_back_as_it_was(store):
-    document = make_document()
+    document = one_row_run()
     assert store.load(store.save(document)) == document
 
 
@@ -49,14 +29,14 @@ def test_an_empty_or_missing_folder_lists_nothing(store):
 
 
 def test_the_newest_is_listed_first_and_the_oldest_makes_way(store):
-    ids = [store.save(make_document(minutes)) for minutes in range(5)]
+    ids = [store.save(one_row_run(minutes)) for minutes in range(5)]
     assert [run.id for run in store.listing().runs] == ids[:1:-1]
     with pytest.raises(InvalidRequestError, match="no run"):
         store.load(ids[0])
 
 
 def test_a_line_says_what_was_measured(store):
-    store.save(make_document())
+    store.save(one_row_run())
     (line,) = store.listing().runs
     assert (line.models, line.precisions) == (("m",), ("full",))
     assert (line.requests, line.num_rows, line.stopped) == (1, 1, False)
@@ -64,14 +44,14 @@ def test_a_line_says_what_was_measured(store):
 
 
 def test_a_deleted_run_is_gone_and_deleting_twice_is_no_error(store):
-    run_id = store.save(make_document())
+    run_id = store.save(one_row_run())
     store.delete(run_id)
     store.delete(run_id)
     assert store.listing().runs == ()
 
 
 def test_damaged_files_are_named_and_the_others_still_listed(store, tmp_path):
-    run_id = store.save(make_document())
+    run_id = store.save(one_row_run())
     damaged = tmp_path / "data" / "runs" / "20200101-000000-abcd.json"
     damaged.write_text('{"kind": "bench"')
     listing = store.listing()
@@ -81,7 +61,7 @@ def test_damaged_files_are_named_and_the_others_still_listed(store, tmp_path):
 
 
 def test_a_repaired_file_is_read_again(store, tmp_path):
-    path = tmp_path / "data" / "runs" / f"{store.save(make_document())}.json"
+    path = tmp_path / "data" / "runs" / f"{store.save(one_row_run())}.json"
     whole = path.read_text()
     path.write_text("x")
     assert store.listing().damaged
@@ -91,7 +71,7 @@ def test_a_repaired_file_is_read_again(store, tmp_path):
 
 @pytest.mark.parametrize("run_id", ["../secret", "", "20260102-030405-abc", "/etc/passwd", "20260102-030405-abcd/.."])
 def test_what_is_no_id_is_refused(store, run_id):
-    for work in (store.load, store.delete, lambda name: store.save(make_document() | {"id": name})):
+    for work in (store.load, store.delete, lambda name: store.save(one_row_run().model_copy(update={"id": name}))):
         with pytest.raises(InvalidRequestError, match="no id"):
             work(run_id)
 
@@ -99,7 +79,7 @@ def test_what_is_no_id_is_refused(store, run_id):
 def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InvalidRequestError, match="--data"):
-        RunStore(tmp_path / "file" / "runs").save(make_document())
+        RunStore(tmp_path / "file" / "runs").save(one_row_run())
 
 
 @pytest.mark.parametrize(
@@ -113,15 +93,57 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path):
         (lambda d: d | {"rows": [d["rows"][0] | {"load": {"kind": "closed", "concurrency": 0}}]}, "concurrency"),
         (lambda d: d | {"rows": [d["rows"][0] | {"load": {"kind": "tide"}}]}, "load of the run"),
         (lambda d: d | {"requests": [d["requests"][0] | {"outcome": "lost"}]}, "no known way"),
+        (lambda d: d | {"requests": [d["requests"][0] | {"outcome": 5}]}, "no known way"),
         (lambda d: d | {"requests": [d["requests"][0] | {"row": 7}]}, "belongs to no row"),
+        (lambda d: d | {"requests": [d["requests"][0] | {"row": -1}]}, "belongs to no row"),
+        (lambda d: d | {"rows": [d["rows"][0] | {"load": 5}]}, "load of the run"),
+        (lambda d: d | {"settings": d["settings"] | {"prompt_tokens": "few"}}, "A length is a number"),
+        (lambda d: d | {"settings": d["settings"] | {"limits": {"ttft": "soon"}}}, "limits.ttft should be a number"),
+        (lambda d: d | {"settings": d["settings"] | {"limits": []}}, "settings.limits should be an object"),
+        (lambda d: d | {"differences": [{}]}, r"no differences\[0\].load"),
+        (lambda d: d | {"version": 2}, "of version 2"),
     ],
 )
 def test_a_foreign_or_damaged_document_is_one_sentence(change, words):
     with pytest.raises(InvalidRequestError, match=words):
-        read_document(json.dumps(change(make_document())))
+        BenchmarkRun.read(json.dumps(change(one_row_run().as_json())))
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"[]", b"5", b"null", b"[" * 50_000, b'{"kind": "bench", "id": NaN}'])
 def test_what_is_no_document_at_all_is_one_sentence(data):
     with pytest.raises(InvalidRequestError, match=r"JSON"):
-        read_document(data)
+        BenchmarkRun.read(data)
+
+
+@pytest.mark.parametrize("path", SAVED, ids=lambda path: path.stem)
+def test_what_earlier_versions_kept_still_opens_and_keeps_every_number(path):
+    written = json.loads(path.read_text())
+    run = BenchmarkRun.read(path.read_bytes())
+    assert BenchmarkRun.read(json.dumps(run.as_json())) == run
+    assert holds(run.as_json(), written)
+
+
+def test_no_key_of_what_must_be_there_can_be_missing():
+    written = json.loads((SAVED[0].parent / "as_little_as_was_read.json").read_text())
+    for place in ((), ("settings",), ("settings", "targets", 0), ("rows", 0), ("rows", 0, "ttft_ms"), ("requests", 0)):
+        for key in part(written, place):
+            lacking = json.loads(json.dumps(written))
+            del part(lacking, place)[key]
+            words = "no benchmark" if key == "kind" else f"has no .*{key}"
+            with pytest.raises(InvalidRequestError, match=words):
+                BenchmarkRun.read(json.dumps(lacking))
+
+
+def part(document, place):
+    for step in place:
+        document = document[step]
+    return document
+
+
+def holds(document, written):
+    """Whether `document` says all that `written` says."""
+    if isinstance(written, dict):
+        return all(key in document and holds(document[key], value) for key, value in written.items())
+    if isinstance(written, list):
+        return len(document) == len(written) and all(map(holds, document, written))
+    return document == written

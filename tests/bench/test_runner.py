@@ -59,7 +59,7 @@ async def test_the_role_chunk_is_no_token():
 async def test_tokens_are_counted_by_usage_whatever_a_chunk_holds(tokens_per_chunk):
     _, progress = await run(Script(tokens_per_chunk=tokens_per_chunk))
     row = summarise(progress[-1].records)
-    assert (row["output_tokens"], row["prompt_tokens"], row["itl_ms"]["n"]) == (48, 42, 42)
+    assert (row.output_tokens, row.prompt_tokens, row.itl_ms.n) == (48, 42, 42)
 
 
 @pytest.mark.parametrize("concurrency", [1, 3, 50])
@@ -99,16 +99,16 @@ async def test_equal_seeds_ask_alike():
 async def test_a_third_of_errors_is_counted_and_in_no_latency():
     _, progress = await run(Script(first=0.02, status_of=lambda number: 500 if number % 3 == 0 else 200), requests=9)
     row = summarise(progress[-1].records)
-    assert (row["completed"], row["failed"], row["ttft_ms"]["n"]) == (6, 3, 6)
-    assert row["errors"] == {"HTTP 500: scripted 500": 3}
+    assert (row.completed, row.failed, row.ttft_ms.n) == (6, 3, 6)
+    assert row.errors == {"HTTP 500: scripted 500": 3}
 
 
 @pytest.mark.parametrize(("status", "name"), [(429, "rejected"), (503, "rejected"), (401, "failed"), (404, "failed")])
 async def test_a_refusal_is_a_count_and_a_sentence(status, name):
     _, progress = await run(Script(status_of=lambda _: status))
     row = summarise(progress[-1].records)
-    assert row[name] == 6
-    assert list(row["errors"]) == [f"HTTP {status}: scripted {status}"]
+    assert getattr(row, name) == 6
+    assert list(row.errors) == [f"HTTP {status}: scripted {status}"]
 
 
 async def test_a_stream_without_usage_is_a_failure():

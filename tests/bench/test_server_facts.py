@@ -6,7 +6,7 @@ import pytest
 from myserve_ui.bench.client.bounded_answer import status_words
 from myserve_ui.bench.client.client import Target
 from myserve_ui.bench.client.server_facts import Listing, ask_models, choose_targets
-from myserve_ui.bench.machine.local import _place_of
+from myserve_ui.bench.machine.local import _computes_here
 from myserve_ui.core.model_info import LoadState, ModelInfo
 from myserve_ui.errors import InvalidRequestError, ModelNotFoundError
 
@@ -82,7 +82,7 @@ async def test_a_bare_list_is_read_and_a_long_one_is_cut():
     ("device", "dtype"), [("moon", "float32"), ("cpu", "nn"), ("cpu", "int8"), ("cuda:99", "float16"), ("", "")]
 )
 def test_a_place_that_this_machine_does_not_have_is_not_measured(device, dtype):
-    assert _place_of(ModelInfo("m", "m", "full", LoadState.READY, dtype=dtype, device=device)) is None
+    assert not _computes_here(ModelInfo("m", "m", "full", LoadState.READY, dtype=dtype, device=device))
 
 
 async def test_the_first_listed_model_or_the_named_one_is_chosen():

@@ -17,7 +17,7 @@ def metrics(scale: float, model: str = "m") -> str:
 
 def test_means_are_of_the_requests_in_between():
     before, after = (parse_server_times(metrics(scale), "m") for scale in (1.0, 3.0))
-    assert after.mean_ms_since(before) == pytest.approx({"queue": 100, "prefill": 200, "decode": 1000})
+    assert dict(after.mean_ms_since(before)) == pytest.approx({"queue": 100, "prefill": 200, "decode": 1000})
 
 
 def test_other_models_are_left_out_and_no_requests_have_no_means():
@@ -29,7 +29,7 @@ def test_other_models_are_left_out_and_no_requests_have_no_means():
 
 def test_before_the_first_request_there_is_nothing_yet():
     before, after = parse_server_times("# HELP x\nx 1\n", "m"), parse_server_times(metrics(1.0), "m")
-    assert after.mean_ms_since(before) == pytest.approx({"queue": 100, "prefill": 200, "decode": 1000})
+    assert dict(after.mean_ms_since(before)) == pytest.approx({"queue": 100, "prefill": 200, "decode": 1000})
     assert before.mean_ms_since(before) is None
 
 

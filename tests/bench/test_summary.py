@@ -3,7 +3,8 @@
 import pytest
 
 from myserve_ui.bench.client.records import Outcome, RequestRecord, share_out
-from myserve_ui.bench.summary import Limits, count_errors, is_good, percentiles_ms, summarise
+from myserve_ui.bench.limits import Limits
+from myserve_ui.bench.summary import count_errors, is_good, percentiles_ms, summarise
 
 
 def record(index=0, *, sent=10.0, chunks=(11.0, 11.5, 12.0), end=12.0, outcome=Outcome.COMPLETED, tokens=3, **fields):
@@ -50,7 +51,7 @@ def test_sharing_out_keeps_the_total():
 def test_a_million_tokens_of_two_chunks_are_two_numbers():
     one = record(chunks=(11.0, 12.0), tokens=1_000_001)
     assert one.token_gaps == [(pytest.approx(1e-6), 1_000_000)]
-    assert summarise([one])["itl_ms"]["n"] == 1_000_000
+    assert summarise([one]).itl_ms.n == 1_000_000
 
 
 @pytest.mark.parametrize(
@@ -64,13 +65,13 @@ def test_a_million_tokens_of_two_chunks_are_two_numbers():
     ],
 )
 def test_percentiles_are_by_nearest_rank(values, name, expected):
-    assert percentiles_ms([value / 1000 for value in values])[name] == pytest.approx(expected)
+    assert getattr(percentiles_ms([value / 1000 for value in values]), name) == pytest.approx(expected)
 
 
 def test_percentiles_rise_and_say_how_many():
     numbers = percentiles_ms([0.3, 0.1, 0.2])
-    assert numbers["p50"] <= numbers["p90"] <= numbers["p95"] <= numbers["p99"] == pytest.approx(300)
-    assert (numbers["n"], numbers["p99_is_rough"]) == (3, True)
+    assert numbers.p50 <= numbers.p90 <= numbers.p95 <= numbers.p99 == pytest.approx(300)
+    assert (numbers.n, numbers.p99_is_rough) == (3, True)
     assert percentiles_ms([]) is None
 
 
@@ -83,13 +84,13 @@ def test_a_row_counts_failures_apart():
         record(4, sent=10.0, chunks=(), end=10.1, outcome=Outcome.CANCELLED, tokens=0),
     ]
     row = summarise(records, Limits(ttft=1.5, tpot=None))
-    assert [row[name] for name in ("requests", "completed", "failed", "rejected", "cancelled")] == [5, 2, 1, 1, 1]
-    assert row["seconds"] == 89.0
-    assert row["output_throughput"] == pytest.approx(8 / 89)
-    assert row["total_throughput"] == pytest.approx(48 / 89)
-    assert row["goodput"] == pytest.approx(1 / 89)
-    assert row["ttft_ms"]["n"] == 2
-    assert row["errors"] == {"HTTP 500: boom": 1, "HTTP 429: full": 1}
+    assert [row.requests, row.completed, row.failed, row.rejected, row.cancelled] == [5, 2, 1, 1, 1]
+    assert row.seconds == 89.0
+    assert row.output_throughput == pytest.approx(8 / 89)
+    assert row.total_throughput == pytest.approx(48 / 89)
+    assert row.goodput == pytest.approx(1 / 89)
+    assert row.ttft_ms.n == 2
+    assert row.errors == {"HTTP 500: boom": 1, "HTTP 429: full": 1}
 
 
 def test_errors_that_differ_by_numbers_are_counted_together_and_statuses_apart():
@@ -110,5 +111,5 @@ def test_goodput_asks_for_every_limit():
 
 def test_nothing_completed_is_a_row_too():
     row = summarise([record(chunks=(), outcome=Outcome.FAILED, tokens=0, error="x")])
-    assert (row["completed"], row["ttft_ms"], row["output_throughput"]) == (0, None, 0)
-    assert summarise([])["seconds"] == 0
+    assert (row.completed, row.ttft_ms, row.output_throughput) == (0, None, 0)
+    assert summarise([]).seconds == 0

@@ -5,17 +5,17 @@ import json
 
 import pytest
 
-from myserve_ui.bench.benchmark_request import BenchmarkRequest, NamedTarget
 from myserve_ui.bench.client.client import Target
-from myserve_ui.bench.documents.document import SHAPE, read_document, records_of
 from myserve_ui.bench.documents.rows import make_row
+from myserve_ui.bench.documents.run import BenchmarkRun
+from myserve_ui.bench.limits import Limits
 from myserve_ui.bench.loads import ClosedLoop, OpenLoop, Ramp
+from myserve_ui.bench.question.question import NamedTarget
 from myserve_ui.bench.roofline.roofline import MachineSpeed, ModelCost, ModelRoofline
-from myserve_ui.bench.summary import Limits
 from myserve_ui.bench.sweep import Surroundings, Sweep, run_sweep
 from myserve_ui.bench.workload import Lengths, Workload
-from myserve_ui.core.document_shape import check_shape
 from myserve_ui.errors import InvalidRequestError
+from tests.bench.made_runs import make_request
 from tests.bench.scripted_server import Script, ScriptedServer
 
 TARGETS = tuple(NamedTarget(Target("http://scripted/v1", name), name) for name in ("full", "nf4"))
@@ -28,7 +28,7 @@ def now():
 
 
 def request(*, targets=TARGETS, loads=LOADS, workload=WORKLOAD, **fields):
-    return BenchmarkRequest(targets, workload, loads, warm_up=False, **fields)
+    return make_request(targets, workload, loads, warm_up=False, **fields)
 
 
 async def sweep(script=None, surroundings=None, **fields):
@@ -40,9 +40,9 @@ async def sweep(script=None, surroundings=None, **fields):
 async def test_every_model_is_measured_under_every_load_in_alternating_order():
     _, steps = await sweep()
     document = steps[-1].document
-    assert [row["model"] for row in document["rows"]] == ["full", "nf4", "nf4", "full", "full", "nf4"]
-    assert [row.get("concurrency", row.get("rate")) for row in document["rows"]] == [1, 1, 2, 2, 20, 20]
-    assert not document["stopped"]
+    assert [row.model for row in document.rows] == ["full", "nf4", "nf4", "full", "full", "nf4"]
+    assert [row.concurrency or row.rate for row in document.rows] == [1, 1, 2, 2, 20, 20]
+    assert not document.stopped
 
 
 async def test_models_are_asked_the_same():
@@ -59,10 +59,10 @@ async def test_another_load_asks_other_prompts_so_that_nothing_that_was_kept_hel
 
 async def test_the_delays_of_the_server_are_in_the_rows():
     _, steps = await sweep(loads=(ClosedLoop(1),))
-    for row in steps[-1].document["rows"]:
-        assert row["ttft_ms"]["p50"] == pytest.approx(50)
-        assert row["tpot_ms"]["p99"] == pytest.approx(10)
-        assert row["output_throughput"] == pytest.approx(8 / 0.12)
+    for row in steps[-1].document.rows:
+        assert row.ttft_ms.p50 == pytest.approx(50)
+        assert row.tpot_ms.p99 == pytest.approx(10)
+        assert row.output_throughput == pytest.approx(8 / 0.12)
 
 
 async def test_progress_counts_up_to_the_whole():
@@ -77,32 +77,33 @@ async def test_progress_counts_up_to_the_whole():
 async def test_a_document_is_json_and_loads_back_exactly():
     _, steps = await sweep()
     document = steps[-1].document
-    assert read_document(json.dumps(document, allow_nan=False)) == document
+    assert BenchmarkRun.read(json.dumps(document.as_json(), allow_nan=False)) == document
 
 
 async def test_rows_follow_from_the_raw_records():
     _, steps = await sweep(limits=Limits(ttft=0.2))
     document = steps[-1].document
-    for index, row in enumerate(document["rows"]):
-        again = make_row(records_of(document, index), request().loads[index // 2], Limits(ttft=0.2))
-        assert {key: row[key] for key in again} == again
+    for index, row in enumerate(document.rows):
+        named = next(named for named in TARGETS if named.precision == row.precision)
+        again = make_row(named, LOADS[index // 2], document.records_of(index), Limits(ttft=0.2))
+        assert row == again
 
 
 async def test_the_time_limit_ends_all_of_it_and_what_was_measured_stays():
     _, steps = await sweep(Script(first=0.5), loads=(ClosedLoop(1), ClosedLoop(4)), time_limit=1.2)
     document = steps[-1].document
     assert now() == pytest.approx(1.2, abs=0.01)
-    assert document["stopped"] and len(document["rows"]) == 1
-    assert (document["rows"][0]["completed"], document["rows"][0]["cancelled"]) == (2, 2)
-    check_shape(document, SHAPE, name="benchmark", way_out="")
+    assert document.stopped and len(document.rows) == 1
+    assert (document.rows[0].completed, document.rows[0].cancelled) == (2, 2)
+    assert BenchmarkRun.check(document.as_json()) == document
 
 
 async def test_the_warm_up_is_within_the_time_limit():
     server = ScriptedServer(Script(first=5.0))
-    asked = BenchmarkRequest(TARGETS[:1], WORKLOAD, LOADS[:1], time_limit=1.0)
+    asked = make_request(TARGETS[:1], WORKLOAD, LOADS[:1], time_limit=1.0)
     steps = [step async for step in run_sweep(asked, transport=server, clock=now)]
     assert now() == pytest.approx(1.0, abs=0.01)
-    assert steps[-1].document["stopped"]
+    assert steps[-1].document.stopped
 
 
 async def test_what_was_measured_before_a_stop_can_be_had():
@@ -115,17 +116,17 @@ async def test_what_was_measured_before_a_stop_can_be_had():
     await steps.aclose()
     document = running.document()
     assert server.open == 0
-    assert document["stopped"]
-    assert [row["completed"] for row in document["rows"]] == [4, 1]
-    assert read_document(json.dumps(document)) == document
+    assert document.stopped
+    assert [row.completed for row in document.rows] == [4, 1]
+    assert BenchmarkRun.read(json.dumps(document.as_json())) == document
 
 
 async def test_differences_between_models_are_paired():
     _, steps = await sweep(loads=(ClosedLoop(1),))
-    (difference,) = steps[-1].document["differences"]
-    assert (difference["a"]["model"], difference["b"]["model"]) == ("full", "nf4")
-    assert difference["latencies"]["ttft_ms"]["mean"] == pytest.approx(0, abs=0.01)
-    assert (difference["latencies"]["e2e_ms"]["n"], difference["latencies"]["e2e_ms"]["is_paired"]) == (4, True)
+    (difference,) = steps[-1].document.differences
+    assert (difference.a.model, difference.b.model) == ("full", "nf4")
+    assert difference.latencies.ttft_ms.mean == pytest.approx(0, abs=0.01)
+    assert (difference.latencies.e2e_ms.n, difference.latencies.e2e_ms.is_paired) == (4, True)
 
 
 async def test_a_row_says_how_near_it_came_to_the_roofline():
@@ -133,29 +134,29 @@ async def test_a_row_says_how_near_it_came_to_the_roofline():
     roofline = ModelRoofline(machine, ModelCost(4_000_000, 1_000_000, 0), 4_000_000)
     _, steps = await sweep(loads=(ClosedLoop(1),), surroundings=Surroundings(roofline=lambda _named: roofline))
     document = steps[-1].document
-    assert document["rows"][0]["roofline_share"] == pytest.approx(0.4)  # 4 ms of reading against 10 ms
-    assert document["rooflines"]["full"]["rows"][0]["bound_ms"] == pytest.approx(4)
+    assert document.rows[0].roofline_share == pytest.approx(0.4)  # 4 ms of reading against 10 ms
+    assert document.rooflines["full"].rows[0].bound_ms == pytest.approx(4)
 
 
 async def test_no_key_gets_into_a_document():
     targets = (NamedTarget(Target("http://scripted/v1", "m", "secret-key"), "full"),)
     server, steps = await sweep(targets=targets)
     assert server.headers[0]["authorization"] == "Bearer secret-key"
-    assert "secret-key" not in json.dumps(steps[-1].document)
-    assert steps[-1].document["settings"]["targets"][0]["has_key"]
+    assert "secret-key" not in json.dumps(steps[-1].document.as_json())
+    assert steps[-1].document.settings.targets[0].has_key
 
 
 async def test_a_server_that_refuses_everything_gives_rows_of_counts():
     _, steps = await sweep(Script(status_of=lambda _number: 401))
-    row = steps[-1].document["rows"][0]
-    assert (row["failed"], row["ttft_ms"], row["errors"]) == (4, None, {"HTTP 401: scripted 401": 4})
-    assert not steps[-1].document["stopped"]
+    row = steps[-1].document.rows[0]
+    assert (row.failed, row.ttft_ms, row.errors) == (4, None, {"HTTP 401: scripted 401": 4})
+    assert not steps[-1].document.stopped
 
 
 async def test_a_ramp_is_one_row():
     _, steps = await sweep(loads=(Ramp((ClosedLoop(1), ClosedLoop(4))),), targets=TARGETS[:1])
-    (row,) = steps[-1].document["rows"]
-    assert [step["concurrency"] for step in row["load"]["steps"]] == [1, 4]
+    (row,) = steps[-1].document.rows
+    assert [step.concurrency for step in row.load.steps] == [1, 4]
 
 
 @pytest.mark.parametrize(
@@ -180,29 +181,29 @@ async def asked_of(**fields):
 
 async def test_the_same_benchmark_again_finds_nothing_of_the_first():
     (first, one), (second, two) = [await asked_of(loads=LOADS[:1]) for _ in range(2)]
-    assert one["settings"]["salt"] != two["settings"]["salt"]
+    assert one.settings.salt != two.settings.salt
     assert not {text.split()[0:4] == other.split()[0:4] for text in first for other in second} - {False}
     assert [len(text.split()) for text in first] == [len(text.split()) for text in second]
 
 
 async def test_a_run_can_be_asked_again_by_its_salt():
     first, one = await asked_of(loads=LOADS[:1])
-    salt = one["settings"]["salt"]
+    salt = one.settings.salt
     again, two = await asked_of(loads=LOADS[:1], workload=Workload(4, output_tokens=Lengths(8, 8), salt=salt))
-    assert (again, two["settings"]["salt"]) == (first, salt)
-    assert one["settings"]["example"]["messages"][0]["content"] == first[0]
+    assert (again, two.settings.salt) == (first, salt)
+    assert one.settings.example["messages"][0]["content"] == first[0]
 
 
 async def test_a_run_without_a_salt_asks_as_the_seed_says():
     workload = Workload(4, output_tokens=Lengths(8, 8), salt="")
     (first, one), (second, _) = [await asked_of(loads=LOADS[:1], workload=workload) for _ in range(2)]
-    assert (first, one["settings"]["salt"]) == (second, "")
+    assert (first, one.settings.salt) == (second, "")
 
 
 async def test_the_warm_up_is_no_beginning_of_what_is_measured_even_of_a_file_without_a_salt():
     workload = Workload(2, output_tokens=Lengths(2, 2), prompts=("Why is the sky blue?",), salt="")
     server = ScriptedServer(Script())
-    asked = BenchmarkRequest(TARGETS[:1], workload, LOADS[:1])
+    asked = make_request(TARGETS[:1], workload, LOADS[:1])
     async for _step in run_sweep(asked, transport=server, clock=now):
         pass
     warm, measured = [
@@ -215,30 +216,30 @@ async def test_the_warm_up_is_no_beginning_of_what_is_measured_even_of_a_file_wi
 async def test_a_server_that_is_named_twice_is_not_asked_the_same_twice():
     contents, document = await asked_of(targets=(TARGETS[0], TARGETS[0]), loads=LOADS[:1])
     assert len(set(contents)) == 8
-    assert len(document["rows"]) == 2
+    assert len(document.rows) == 2
 
 
 async def test_cached_tokens_are_in_rows_and_requests():
     _, steps = await sweep(Script(cached_tokens=5), loads=LOADS[:1])
     document = steps[-1].document
-    assert [(row["cached_tokens"], row["cached_share"]) for row in document["rows"]] == [(20, 5 / 7)] * 2
-    assert {request["cached_tokens"] for request in document["requests"]} == {5}
-    assert records_of(document, 0)[0].cached_tokens == 5
+    assert [(row.cached_tokens, row.cached_share) for row in document.rows] == [(20, 5 / 7)] * 2
+    assert {request.cached_tokens for request in document.requests} == {5}
+    assert document.records_of(0)[0].cached_tokens == 5
 
 
 async def test_a_server_that_does_not_tell_has_no_cached_share():
     _, steps = await sweep(loads=LOADS[:1])
-    assert {row["cached_share"] for row in steps[-1].document["rows"]} == {None}
+    assert {row.cached_share for row in steps[-1].document.rows} == {None}
 
 
 async def test_a_document_from_before_salts_and_cached_tokens_is_read():
     _, steps = await sweep(loads=LOADS[:1])
-    document = json.loads(json.dumps(steps[-1].document))
+    document = steps[-1].document.as_json()
     del document["settings"]["salt"]
     for entry in (*document["rows"], *document["requests"]):
         for name in ("cached_tokens", "cached_share"):
             entry.pop(name, None)
-    assert records_of(read_document(json.dumps(document)), 0)[0].cached_tokens is None
+    assert BenchmarkRun.read(json.dumps(document)).records_of(0)[0].cached_tokens is None
     document["requests"][0]["cached_tokens"] = "many"
     with pytest.raises(InvalidRequestError, match="cached_tokens should be a number"):
-        read_document(json.dumps(document))
+        BenchmarkRun.read(json.dumps(document))

@@ -8,14 +8,16 @@ from dataclasses import replace
 
 import pytest
 
-from myserve_ui.bench.benchmark_request import BenchmarkRequest
 from myserve_ui.bench.benchmark_service import BenchmarkService, OwnDoor
 from myserve_ui.bench.documents.store import RunStore
 from myserve_ui.bench.loads import ClosedLoop
+from myserve_ui.bench.machine.speeds import MachineSpeeds
+from myserve_ui.bench.question.question import AskedTarget
 from myserve_ui.bench.roofline.roofline import MachineSpeed
 from myserve_ui.bench.workload import Lengths, Workload
 from myserve_ui.errors import InvalidRequestError, ModelNotFoundError, OverloadedError
 from tests.api.live import serve_door
+from tests.bench.made_runs import make_request
 from tests.conftest import load_tiny
 
 SPEED = MachineSpeed(1e9, 1e12, "cpu", "float32")
@@ -31,7 +33,7 @@ async def benchmarks(make_service, tmp_path) -> AsyncIterator[BenchmarkService]:
             chat._pool,
             RunStore(tmp_path),
             own=OwnDoor(f"{url}/v1"),
-            measure=lambda device, dtype: measured.append((device, dtype)) or SPEED,
+            speeds=MachineSpeeds(lambda device, dtype: measured.append((device, dtype)) or SPEED),
         )
         service.measured = measured
         yield service
@@ -40,18 +42,18 @@ async def benchmarks(make_service, tmp_path) -> AsyncIterator[BenchmarkService]:
 def request(service, *names, requests=4, tokens=4, **fields):
     workload = Workload(requests, output_tokens=Lengths(tokens, tokens))
     targets = tuple(service.own_target(name) for name in names)
-    return BenchmarkRequest(targets, workload, (ClosedLoop(2),), warm_up=False, **fields)
+    return make_request(targets, workload, (ClosedLoop(2),), warm_up=False, **fields)
 
 
 async def test_a_run_over_the_own_port_is_measured_and_kept(benchmarks):
     steps = [step async for step in benchmarks.run(request(benchmarks, "echo", "llama"))]
     document = steps[-1].document
-    assert [(row["model"], row["completed"]) for row in document["rows"]] == [("echo", 4), ("llama", 4)]
-    assert [row["output_tokens"] for row in document["rows"]] == [16, 16]
-    assert document["machine"]["cores"] and document["versions"]["torch"]
-    assert document["client_overhead_ms"]["request"] > 0
-    for row in document["rows"]:  # what the server tells fits into what the client sees
-        assert 0 < sum(row["server_ms"].values()) < row["e2e_ms"]["mean"] + 1.0
+    assert [(row.model, row.completed) for row in document.rows] == [("echo", 4), ("llama", 4)]
+    assert [row.output_tokens for row in document.rows] == [16, 16]
+    assert document.machine.cores and document.versions["torch"]
+    assert document.client_overhead_ms.request > 0
+    for row in document.rows:  # what the server tells fits into what the client sees
+        assert 0 < sum(dict(row.server_ms).values()) < row.e2e_ms.mean + 1.0
     (line,) = (await benchmarks.runs()).runs
     assert await benchmarks.load_run(line.id) == document
 
@@ -73,7 +75,7 @@ async def test_a_second_run_is_refused_and_a_stopped_one_is_kept(benchmarks):
     assert not benchmarks.is_running
     (line,) = (await benchmarks.runs()).runs
     assert line.stopped
-    assert (await benchmarks.load_run(line.id))["rows"][0]["completed"] > 3
+    assert (await benchmarks.load_run(line.id)).rows[0].completed > 3
 
 
 async def test_a_task_that_is_cancelled_leaves_nothing_running(benchmarks):
@@ -93,10 +95,10 @@ async def test_two_runs_are_compared(benchmarks):
     for _ in range(2):
         async for step in benchmarks.run(request(benchmarks, "echo")):
             document = step.document
-        ids.append(document["id"])
+        ids.append(document.id)
     comparison = await benchmarks.compare(*ids)
-    assert comparison["is_paired"]
-    assert comparison["rows"][0]["latencies"]["e2e_ms"]["n"] == 4
+    assert comparison.is_paired
+    assert comparison.rows[0].latencies.e2e_ms.n == 4
 
 
 async def test_names_are_keys_or_precisions(benchmarks):
@@ -112,11 +114,11 @@ async def test_a_model_without_weights_has_no_roofline(benchmarks):
 
 
 async def test_strangers_cannot_reach_other_servers_through_the_app(benchmarks):
-    (named,) = await benchmarks.other_targets("http://127.0.0.1:9/v1/", "m")
+    (named,) = await benchmarks.other_targets(AskedTarget("m", "http://127.0.0.1:9/v1/"))
     assert (named.target.url, named.target.model) == ("http://127.0.0.1:9/v1", "m")
     benchmarks.own = OwnDoor("http://127.0.0.1:1/v1", measures_others=False)
     with pytest.raises(InvalidRequestError, match=r"127\.0\.0\.1"):
-        await benchmarks.other_targets("http://10.0.0.1/v1", "m")
+        await benchmarks.other_targets(AskedTarget("m", "http://10.0.0.1/v1"))
 
 
 async def test_a_machine_measured_anew_is_as_fast_as_its_best_measurement(make_service, tmp_path):
@@ -128,6 +130,8 @@ async def test_a_machine_measured_anew_is_as_fast_as_its_best_measurement(make_s
     found = iter([MachineSpeed(1e9, 5e12, "cpu", "float32"), MachineSpeed(3e9, 1e12, "cpu", "float32")])
     chat = await make_service("llama", load=load)
     own = OwnDoor("http://127.0.0.1:9/v1")
-    service = BenchmarkService(chat, chat._pool, RunStore(tmp_path), own=own, measure=lambda *_: next(found))
+    service = BenchmarkService(
+        chat, chat._pool, RunStore(tmp_path), own=own, speeds=MachineSpeeds(lambda *_: next(found))
+    )
     document = await service.roofline_anew("llama")
-    assert (document["bandwidth_bytes_per_s"], document["flops_per_s"]) == (3e9, 5e12)
+    assert (document.bandwidth_bytes_per_s, document.flops_per_s) == (3e9, 5e12)

@@ -15,7 +15,7 @@ import httpx2
 import pytest
 
 from benchmarks.__main__ import main as run_benchmarks
-from myserve_ui.bench.documents.document import read_document
+from myserve_ui.bench.documents.run import BenchmarkRun
 from myserve_ui.cli.commands import main
 from myserve_ui.cli.output import check_json_file
 from myserve_ui.settings import Settings
@@ -48,7 +48,7 @@ async def test_another_server_is_measured_kept_and_compared(echo_url: str, tmp_p
     for _ in range(2):
         assert await bench("--url", echo_url, *words, "--json", str(tmp_path / "run.json")) == 0
         document = json.loads(capsys.readouterr().out.splitlines()[-1])
-        assert read_document((tmp_path / "run.json").read_bytes()) == document
+        assert BenchmarkRun.read((tmp_path / "run.json").read_bytes()).as_json() == document
         ids.append(document["id"])
     (row,) = document["rows"]
     assert (row["model"], row["precision"], row["completed"], row["output_tokens"]) == ("echo", "full", 4, 16)

@@ -16,8 +16,8 @@ def test_full_and_int4_play_beside_the_rivals_and_another_server():
         ["--rounds", "2", "--url", "llama.cpp=http://127.0.0.1:8080/v1#m", "--threads", "2"]
     )
     assert (options.scale, asked.options.starts_app, asked.options.rounds) == (1, True, 2)
-    assert asked.precisions == ("full", "int4")
-    assert [(server.name, server.target.model) for server in asked.servers] == [("llama.cpp", "m")]
+    assert asked.own.precisions == ("full", "int4")
+    assert [(server.name, server.model) for server in asked.servers] == [("llama.cpp", "m")]
     assert settings.threads == 2
 
 

@@ -16,10 +16,12 @@ from typing import Any
 import httpx2
 
 from myserve_ui.bench.client.chat_stream import HIDDEN_PROMPT_TOKENS, bounds_for
+from myserve_ui.bench.client.client import Target
 from myserve_ui.bench.client.records import Outcome, RequestRecord
-from myserve_ui.bench.documents.rows import make_row, read_record, relative_records, write_record
+from myserve_ui.bench.documents.rows import RequestEntry, make_row, relative_records
+from myserve_ui.bench.limits import Limits
 from myserve_ui.bench.loads import ClosedLoop
-from myserve_ui.bench.summary import Limits
+from myserve_ui.bench.question.question import NamedTarget
 from tests.bench.foreign_server import ask
 from tests.bench.virtual_time import VirtualTimeLoop
 
@@ -99,8 +101,10 @@ def _check(record: RequestRecord, max_tokens: int, *, status: int, received: int
 def _check_row(record: RequestRecord) -> None:
     """It can be counted, written and read."""
     (relative,) = relative_records([record])
-    json.dumps(make_row([relative], ClosedLoop(1), Limits()), allow_nan=False)
-    assert read_record(json.loads(json.dumps(write_record(relative, 0), allow_nan=False))) == relative
+    row = make_row(NamedTarget(Target("http://x/v1", "m")), ClosedLoop(1), [relative], Limits())
+    json.dumps(row.model_dump(mode="json"), allow_nan=False)
+    written = json.dumps(RequestEntry.of(relative, 0).model_dump(mode="json"), allow_nan=False)
+    assert RequestEntry.model_validate(json.loads(written)).record() == relative
 
 
 def _body(rng: random.Random, max_tokens: int) -> bytes:

@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from myserve_ui.api.door import add_api
 from myserve_ui.bench.benchmark_service import BenchmarkService, OwnDoor
 from myserve_ui.bench.documents.store import RunStore
+from myserve_ui.bench.machine.speeds import MachineSpeeds
 from myserve_ui.bench.roofline.roofline import MachineSpeed
 from myserve_ui.evaluation.comparisons import Comparisons
 from myserve_ui.models.catalog import Catalog, CatalogEntry, ModelSource, SourceKind
@@ -51,7 +52,9 @@ def bench_app(folder: Path, *, pause: float = 0.0, own: OwnDoor = OWN_DOOR, **se
 
     pool = EnginePool(catalog, load, EngineLimits(debug=True))
     chat = ChatService(pool, grace=0.0)
-    benchmarks = BenchmarkService(chat, pool, RunStore(folder), own=own, measure=lambda _device, _dtype: SPEED)
+    benchmarks = BenchmarkService(
+        chat, pool, RunStore(folder), own=own, speeds=MachineSpeeds(lambda _device, _dtype: SPEED)
+    )
     return _whole_app(chat, Comparisons(chat, pool), benchmarks, Settings(**settings))  # type: ignore[arg-type]
 
 

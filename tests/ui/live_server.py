@@ -15,6 +15,7 @@ from fastapi import FastAPI
 
 from myserve_ui.bench.benchmark_service import BenchmarkService, OwnDoor
 from myserve_ui.bench.documents.store import RunStore
+from myserve_ui.bench.machine.speeds import MachineSpeeds
 from myserve_ui.evaluation.comparisons import Comparisons
 from myserve_ui.server.browser import PageHeaders
 from myserve_ui.settings import Settings
@@ -55,7 +56,8 @@ def make_benchmarks(service: object, folder: Path | None = None) -> BenchmarkSer
     """Over any object with ChatService's methods; its own port is the one that a visitor comes in by."""
     store = RunStore(folder or Path(tempfile.gettempdir()) / f"runs-{secrets.token_hex(8)}")  # made at the first save
     pool = getattr(service, "_pool", None)
-    return BenchmarkService(service, pool, store, own=OwnDoor("http://127.0.0.1:9/v1"))  # type: ignore[arg-type]
+    own = OwnDoor("http://127.0.0.1:9/v1")
+    return BenchmarkService(service, pool, store, own=own, speeds=MachineSpeeds())  # type: ignore[arg-type]
 
 
 @contextmanager

@@ -12,7 +12,8 @@ import pytest
 from gradio_client import Client
 from gradio_client.exceptions import AppError
 
-from myserve_ui.bench.documents.reproduction import as_gradio_client
+from myserve_ui.bench.documents.run import BenchmarkRun
+from myserve_ui.bench.question.reproduction import as_gradio_client
 from tests.ui.bench_app import OWN_DOOR, bench_app
 from tests.ui.live_server import serving
 
@@ -58,7 +59,7 @@ def test_a_run_as_a_script_runs_as_printed(client: Client, capsys: pytest.Captur
     ramp = {**SMALL, "load": "ramp-rate", "levels": [20, 40], "arrivals": "constant"}
     result = client.predict(**ramp, api_name="/benchmark")
     (document,) = client.predict(run=result["id"], api_name="/runs")
-    exec(compile(as_gradio_client(document), "<printed>", "exec"), {})
+    exec(compile(as_gradio_client(BenchmarkRun.check(document)), "<printed>", "exec"), {})
     assert "'completed': 3" in capsys.readouterr().out
 
 

@@ -15,6 +15,7 @@ from myserve_ui.bench.client.records import Outcome, RequestRecord
 from myserve_ui.bench.loads import ClosedLoop
 from myserve_ui.bench.runner import RunPlan, run_benchmark
 from myserve_ui.bench.workload import Lengths, Workload
+from myserve_ui.documents import Number
 from myserve_ui.errors import GenerationFailedError
 
 REQUESTS, LONG_ANSWER = 12, 256
@@ -25,13 +26,10 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding
 class ClientOverhead:
     """Milliseconds. The server's own share is in them, so the client's is smaller."""
 
-    request: float
+    request: Number
     """For an answer of one token."""
-    token: float
+    token: Number
     """For each further one, in a chunk of its own."""
-
-    def as_json(self) -> dict[str, float]:
-        return {"request": self.request, "token": self.token}
 
 
 async def measure_client_overhead(*, tokens_per_chunk: int = 1) -> ClientOverhead:

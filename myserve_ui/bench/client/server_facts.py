@@ -10,11 +10,11 @@ from typing import Any
 
 import httpx2
 
-from myserve_ui.bench.benchmark_request import NamedTarget
 from myserve_ui.bench.client.bounded_answer import read_answer, status_words
 from myserve_ui.bench.client.client import Target, send
 from myserve_ui.bench.client.foreign_words import one_line, read_json, whole_number
 from myserve_ui.bench.client.records import Outcome
+from myserve_ui.bench.question.question import AskedTarget, NamedTarget
 from myserve_ui.bench.workload import PlannedRequest
 from myserve_ui.core.model_info import LoadState, ModelInfo
 from myserve_ui.errors import InvalidRequestError, ModelNotFoundError
@@ -63,6 +63,13 @@ def _read_listing(target: Target, place: str, answer: Any) -> Listing:
     if not isinstance(entries, list) or (entries and not models):
         return Listing(problem=f"{place} answers no list of models{_hint(target, 404)}")
     return Listing(models[:MOST_MODELS], "" if models else f"{target.url} lists no models; name the one to measure.")
+
+
+async def find_targets(asked: AskedTarget, url: str = "") -> tuple[NamedTarget, ...]:
+    """What to measure of the server of `asked`, or of the one at `url`. Raises as choose_targets."""
+    target = asked.at(url or asked.url)
+    targets = choose_targets(target, await ask_models(target), asked.precisions)
+    return tuple(replace(named, precision=asked.name or named.precision) for named in targets)
 
 
 def choose_targets(target: Target, listing: Listing, precisions: Sequence[str]) -> tuple[NamedTarget, ...]:

@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from myserve_ui.bench.client.bounded_answer import read_answer
 from myserve_ui.bench.client.client import Target
+from myserve_ui.documents import Number, Part
 
 PARTS = ("queue", "prefill", "decode")
 PREFIX = "vllm:request_"
@@ -21,20 +22,28 @@ LARGEST = 1e15
 """Seconds or requests since any server began."""
 
 
+class ServerSplit(Part):
+    """The server's own account: mean milliseconds of a request."""
+
+    queue: Number | None = None
+    prefill: Number | None = None
+    decode: Number | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class ServerTimes:
     """Totals since the server started, of one model: part -> (seconds, requests)."""
 
     totals: Mapping[str, tuple[float, float]]
 
-    def mean_ms_since(self, before: ServerTimes) -> dict[str, float] | None:
+    def mean_ms_since(self, before: ServerTimes) -> ServerSplit | None:
         """Mean milliseconds of each part over the requests in between; None if there were none."""
         found: dict[str, float] = {}
         for part, (seconds, count) in self.totals.items():
             earlier_seconds, earlier_count = before.totals.get(part, (0.0, 0.0))
             if count > earlier_count:
                 found[part] = 1000 * (seconds - earlier_seconds) / (count - earlier_count)
-        return found if found.keys() == set(PARTS) else None
+        return ServerSplit.model_validate(found) if found.keys() == set(PARTS) else None
 
 
 async def read_server_times(

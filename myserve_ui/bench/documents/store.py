@@ -1,4 +1,4 @@
-"""Keeps the documents of runs in a folder: a file each, written whole or not at all, the oldest making way."""
+"""Keeps runs in a folder: a file each, written whole or not at all, the oldest making way."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import json
 import logging
 import os
 import re
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from myserve_ui.bench.documents.document import read_document
+from myserve_ui.bench.documents.run import BenchmarkRun
 from myserve_ui.errors import InvalidRequestError
 
 logger = logging.getLogger(__name__)
@@ -57,14 +55,14 @@ class RunStore:
         self._max_runs = max_runs
         self._seen: dict[str, tuple[int, RunLine | None]] = {}
 
-    def save(self, document: Mapping[str, Any]) -> str:
-        """Keep `document`; its id. Raises InvalidRequestError if the folder cannot be written."""
-        run_id = _checked(str(document["id"]))
+    def save(self, run: BenchmarkRun) -> str:
+        """Keep `run`; its id. Raises InvalidRequestError if the folder cannot be written."""
+        run_id = _checked(run.id)
         target = self._folder / f"{run_id}{SUFFIX}"
         unfinished = self._folder / f"{UNFINISHED}{run_id}-{os.getpid()}"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            unfinished.write_text(json.dumps(document, allow_nan=False), encoding="utf-8")
+            unfinished.write_text(json.dumps(run.as_json(), allow_nan=False), encoding="utf-8")
             os.replace(unfinished, target)
         except OSError as error:
             with suppress(OSError):
@@ -81,13 +79,13 @@ class RunStore:
         runs = tuple(line for _, line in lines if line is not None)
         return RunListing(runs[::-1], tuple(name for name, line in lines if line is None))
 
-    def load(self, run_id: str) -> dict[str, Any]:
-        """The document of a run. Raises InvalidRequestError if there is none of this id, or it is damaged."""
+    def load(self, run_id: str) -> BenchmarkRun:
+        """A kept run. Raises InvalidRequestError if there is none of this id, or it is damaged."""
         try:
             data = (self._folder / f"{_checked(run_id)}{SUFFIX}").read_bytes()
         except OSError:
             raise InvalidRequestError(f"There is no run {run_id}; it may have been deleted.", param="run") from None
-        return read_document(data)
+        return BenchmarkRun.read(data)
 
     def delete(self, run_id: str) -> None:
         """Forget a run; one that is not there is no error. Raises InvalidRequestError for what is no id."""
@@ -108,7 +106,7 @@ class RunStore:
         try:
             changed = path.stat().st_mtime_ns
             if self._seen.get(path.name, (None, None))[0] != changed:
-                self._seen[path.name] = changed, _line_of(read_document(path.read_bytes()))
+                self._seen[path.name] = changed, _line_of(BenchmarkRun.read(path.read_bytes()))
         except (OSError, InvalidRequestError) as error:
             logger.debug("%s is no run: %s", path.name, error)
             self._seen.pop(path.name, None)
@@ -116,17 +114,16 @@ class RunStore:
         return self._seen[path.name][1]
 
 
-def _line_of(document: Mapping[str, Any]) -> RunLine:
-    rows = document["rows"]
+def _line_of(run: BenchmarkRun) -> RunLine:
     return RunLine(
-        id=document["id"],
-        started=document["started"],
-        models=tuple(dict.fromkeys(row["model"] for row in rows)),
-        precisions=tuple(dict.fromkeys(row["precision"] for row in rows)),
-        requests=int(sum(row["requests"] for row in rows)),
-        num_rows=len(rows),
-        best_throughput=max((row["output_throughput"] for row in rows), default=0.0),
-        stopped=document["stopped"],
+        id=run.id,
+        started=run.started,
+        models=tuple(dict.fromkeys(row.model for row in run.rows)),
+        precisions=tuple(dict.fromkeys(row.precision for row in run.rows)),
+        requests=sum(row.requests for row in run.rows),
+        num_rows=len(run.rows),
+        best_throughput=max((row.output_throughput for row in run.rows), default=0.0),
+        stopped=run.stopped,
     )
 
 

@@ -6,29 +6,44 @@ import os
 import platform
 import re
 from pathlib import Path
-from typing import Any
 
 import psutil
 import torch
 
 from myserve_ui.bench.roofline.roofline import MachineSpeed
+from myserve_ui.documents import Number, Part, Whole
 
 PACKAGES = ("torch", "transformers", "gradio", "bitsandbytes")
 CPU_INFO = Path("/proc/cpuinfo")
 
 
-def describe_machine(device: torch.device, speed: MachineSpeed | None = None) -> dict[str, Any]:
-    """Facts and, once measured, speeds of the machine; the `machine` of a benchmark's document."""
-    return {
-        "cpu": _cpu_name(),
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "memory": psutil.virtual_memory().total,
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else str(device),
-        "bytes_per_s": speed.bytes_per_s if speed else None,
-        "flops_per_s": speed.flops_per_s if speed else None,
-        "dtype": speed.dtype if speed else None,
-    }
+class Machine(Part):
+    """Facts and, once measured, speeds of the machine; None for what is not known."""
+
+    cpu: str | None = None
+    cores: Whole | None = None
+    threads: Whole | None = None
+    memory: Whole | None = None
+    """Bytes."""
+    device: str | None = None
+    bytes_per_s: Number | None = None
+    flops_per_s: Number | None = None
+    dtype: str | None = None
+    """Of the product whose rate was measured."""
+
+
+def describe_machine(device: torch.device, speed: MachineSpeed | None = None) -> Machine:
+    """This machine, and the speeds of `device`."""
+    return Machine(
+        cpu=_cpu_name(),
+        cores=os.cpu_count(),
+        threads=torch.get_num_threads(),
+        memory=psutil.virtual_memory().total,
+        device=torch.cuda.get_device_name(device) if device.type == "cuda" else str(device),
+        bytes_per_s=speed.bytes_per_s if speed else None,
+        flops_per_s=speed.flops_per_s if speed else None,
+        dtype=speed.dtype if speed else None,
+    )
 
 
 def _cpu_name() -> str:

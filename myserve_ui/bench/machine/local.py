@@ -8,17 +8,16 @@ from urllib.parse import urlsplit
 
 import torch
 
-from myserve_ui.bench.benchmark_request import NamedTarget
 from myserve_ui.bench.client.client import Target
 from myserve_ui.bench.client.overhead import measure_client_overhead
 from myserve_ui.bench.client.server_facts import list_models
 from myserve_ui.bench.machine.facts import PACKAGES, describe_machine
-from myserve_ui.bench.machine.speed import measure_machine
-from myserve_ui.bench.roofline.roofline import MachineSpeed, ModelRoofline, find_cost
+from myserve_ui.bench.machine.speeds import MachineSpeeds
+from myserve_ui.bench.question.question import NamedTarget
+from myserve_ui.bench.roofline.roofline import MachineSpeed, ModelRoofline
 from myserve_ui.bench.sweep import Surroundings
 from myserve_ui.core.machine import describe_versions, is_loopback
 from myserve_ui.core.model_info import ModelInfo
-from myserve_ui.serving.step_loop import on_own_thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +35,12 @@ class Measured:
 async def measure_for(targets: Sequence[NamedTarget]) -> Measured:
     """Speeds of this machine and the rooflines of targets that run on it and tell what a step moves."""
     rooflines: dict[str, ModelRoofline] = {}
-    speeds: dict[tuple[str, str], MachineSpeed] = {}
+    speeds = MachineSpeeds()
     for named in targets:
-        info = await find_model(named.target) if _is_here(named.target) else None
-        place = _place_of(info) if info is not None else None
-        if info is None or place is None or (cost := find_cost(info)) is None:
-            continue
-        key = str(place[0]), str(place[1])
-        if key not in speeds:
-            speeds[key] = await on_own_thread(measure_machine, *place)
-        rooflines[_name(named.target)] = ModelRoofline(speeds[key], cost, info.weight_bytes or 0)
-    return Measured(next(iter(speeds.values()), None), rooflines)
+        info = await find_model(named.target) if is_loopback(urlsplit(named.target.url).hostname or "") else None
+        if info is not None and _computes_here(info) and (found := await speeds.roofline(info)) is not None:
+            rooflines[_name(named.target)] = found
+    return Measured(next((found.machine for found in rooflines.values()), None), rooflines)
 
 
 async def surroundings_of(measured: Measured) -> Surroundings:
@@ -54,7 +48,7 @@ async def surroundings_of(measured: Measured) -> Surroundings:
     return Surroundings(
         machine=describe_machine(torch.device(measured.speed.device if measured.speed else "cpu"), measured.speed),
         versions=describe_versions(PACKAGES),
-        client_overhead_ms=(await measure_client_overhead()).as_json(),
+        client_overhead_ms=await measure_client_overhead(),
         roofline=measured.roofline,
     )
 
@@ -64,19 +58,14 @@ async def find_model(target: Target) -> ModelInfo | None:
     return next((info for info in await list_models(target) if info.id == target.model), None)
 
 
-def _place_of(info: ModelInfo) -> tuple[torch.device, torch.dtype] | None:
-    """Where a server says that it computes, if this machine has that; its words may be any."""
-    dtype = getattr(torch, info.dtype or "", None)
+def _computes_here(info: ModelInfo) -> bool:
+    """Whether this machine has the device that a server says it computes on; its words may be any."""
     try:
         device = torch.device(info.device or "")
     except RuntimeError:
-        return None
+        return False
     is_here = device.type == "cpu" or (device.type == "cuda" and (device.index or 0) < torch.cuda.device_count())
-    return (device, dtype) if is_here and dtype in (torch.float32, torch.float16, torch.bfloat16) else None
-
-
-def _is_here(target: Target) -> bool:
-    return is_loopback(urlsplit(target.url).hostname or "")
+    return is_here and info.dtype in ("float32", "float16", "bfloat16")
 
 
 def _name(target: Target) -> str:

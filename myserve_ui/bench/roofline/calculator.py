@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from myserve_ui.bench.roofline.device_table import Device
-from myserve_ui.bench.roofline.roofline import MachineSpeed, ModelCost, ModelRoofline, count_sequences_that_fit
+from myserve_ui.bench.roofline.documents import CalculatedRoofline
+from myserve_ui.bench.roofline.roofline import MachineSpeed, ModelCost, ModelRoofline, room_for
 from myserve_ui.errors import InvalidRequestError
 
 USABLE_SHARE = 0.9
@@ -43,7 +43,7 @@ class ModelShape:
         return math.ceil(2 * self.layers * self.kv_heads * self.head_dim * self.kv_bits / 8)
 
 
-def calculate_roofline(shape: ModelShape, device: Device, *, context: int = 1024) -> dict[str, Any]:
+def calculate_roofline(shape: ModelShape, device: Device, *, context: int = 1024) -> CalculatedRoofline:
     """The `roofline` document of `shape` on `device`: the same numbers as a measured one, from the datasheet.
 
     Raises InvalidRequestError for a device with no speed, or a context without a token.
@@ -54,10 +54,17 @@ def calculate_roofline(shape: ModelShape, device: Device, *, context: int = 1024
         raise InvalidRequestError(f"context must be in [1, 100000000], got {context}.", param="context")
     speed = MachineSpeed(device.bytes_per_s, device.flops_per_s or math.inf, device.name, "16 bits")
     cost = ModelCost(shape.weight_bytes, shape.parameters, shape.kv_bytes_per_token)
-    document = ModelRoofline(speed, cost, shape.weight_bytes).document(
-        [(1, 0), *((batch, context) for batch in BATCHES)]
+    points = [(1, 0), *((batch, context) for batch in BATCHES)]
+    free = int(device.memory_bytes * USABLE_SHARE) - shape.weight_bytes
+    return CalculatedRoofline(
+        **dict(ModelRoofline(speed, cost, shape.weight_bytes).document(points)),
+        source=device.source,
+        memory_bytes=device.memory_bytes,
+        usable_share=USABLE_SHARE,
+        weights_fit=free > 0,
+        kv_budget_bytes=max(free, 0),
+        fits=room_for(free, shape.kv_bytes_per_token, LENGTHS),
     )
-    return document | {"source": device.source} | _room(shape, device)
 
 
 def parse_count(text: str) -> int:
@@ -73,15 +80,3 @@ def parse_count(text: str) -> int:
             f"A number of parameters is written like 135M or 7B; got {text[:40]!r}.", param="parameters"
         )
     return round(number)
-
-
-def _room(shape: ModelShape, device: Device) -> dict[str, Any]:
-    free = int(device.memory_bytes * USABLE_SHARE) - shape.weight_bytes
-    fits = [{"length": n, "sequences": count_sequences_that_fit(free, shape.kv_bytes_per_token, n)} for n in LENGTHS]
-    return {
-        "memory_bytes": device.memory_bytes,
-        "usable_share": USABLE_SHARE,
-        "weights_fit": free > 0,
-        "kv_budget_bytes": max(free, 0),
-        "fits": fits,
-    }

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
+from myserve_ui.bench.roofline.documents import Ceiling, Roofline, Room
+from myserve_ui.bench.summary import Summary
 from myserve_ui.core.model_info import ModelInfo
 
 
@@ -90,6 +91,14 @@ def count_sequences_that_fit(free_bytes: int, kv_bytes_per_token: int, length: i
     return max(0, free_bytes) // (kv_bytes_per_token * length)
 
 
+def room_for(free_bytes: int, kv_bytes_per_token: int, lengths: Iterable[int]) -> tuple[Room, ...]:
+    """The same for each of `lengths`, as it is written down."""
+    return tuple(
+        Room(length=length, sequences=count_sequences_that_fit(free_bytes, kv_bytes_per_token, length))
+        for length in lengths
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class ModelRoofline:
     """One model on one machine."""
@@ -98,21 +107,33 @@ class ModelRoofline:
     cost: ModelCost
     weight_bytes: int
 
-    def share_reached(self, row: Mapping[str, Any]) -> float | None:
-        """Bound over measured time of a token, both at what `row` had on average: sequences that decoded, and context.
+    def share_reached(self, summary: Summary) -> float | None:
+        """Bound over measured time of a token, both at what was decoded on average: sequences at a time, and context.
 
         None where nothing was decoded.
         """
-        if row["tpot_ms"] is None or not row["completed"]:
+        if summary.tpot_ms is None or not summary.completed or not summary.tpot_ms.p50:
             return None
-        batch = max(1, round(row["decoding"]))
-        context = round((row["prompt_tokens"] + row["output_tokens"] / 2) / row["completed"])
+        batch = max(1, round(summary.decoding))
+        context = round((summary.prompt_tokens + summary.output_tokens / 2) / summary.completed)
         bound = predict_decode(self.machine, self.cost, batch=batch, context=context)
-        return 1000 * bound.seconds / float(row["tpot_ms"]["p50"]) if row["tpot_ms"]["p50"] else None
+        return 1000 * bound.seconds / summary.tpot_ms.p50
 
-    def document(self, points: Iterable[tuple[int, int]]) -> dict[str, Any]:
-        """The `roofline` document over (batch, context) points."""
-        return write_roofline(self.machine, self.cost, points, weight_bytes=self.weight_bytes)
+    def document(self, points: Iterable[tuple[int, int]]) -> Roofline:
+        """The document over (batch, context) points."""
+        bounds = [predict_decode(self.machine, self.cost, batch=batch, context=context) for batch, context in points]
+        return Roofline(
+            device=self.machine.device,
+            dtype=self.machine.dtype,
+            bandwidth_bytes_per_s=self.machine.bytes_per_s,
+            flops_per_s=self.machine.flops_per_s if math.isfinite(self.machine.flops_per_s) else None,
+            weight_bytes=self.weight_bytes,
+            bytes_per_step=self.cost.bytes_per_step,
+            num_parameters=self.cost.num_parameters,
+            kv_bytes_per_token=self.cost.kv_bytes_per_token,
+            crossing_batch=find_crossing_batch(self.machine, self.cost),
+            rows=tuple(map(_ceiling, bounds)),
+        )
 
 
 def find_cost(info: ModelInfo) -> ModelCost | None:
@@ -122,30 +143,11 @@ def find_cost(info: ModelInfo) -> ModelCost | None:
     return ModelCost(info.bytes_per_step, info.num_parameters, info.kv_bytes_per_token)
 
 
-def write_roofline(
-    machine: MachineSpeed, cost: ModelCost, points: Iterable[tuple[int, int]], *, weight_bytes: int
-) -> dict[str, Any]:
-    """The `roofline` document over (batch, context) points; milliseconds in `bound_ms`."""
-    bounds = [predict_decode(machine, cost, batch=batch, context=context) for batch, context in points]
-    return {
-        "kind": "roofline",
-        "device": machine.device,
-        "dtype": machine.dtype,
-        "bandwidth_bytes_per_s": machine.bytes_per_s,
-        "flops_per_s": machine.flops_per_s if math.isfinite(machine.flops_per_s) else None,
-        "weight_bytes": weight_bytes,
-        "bytes_per_step": cost.bytes_per_step,
-        "num_parameters": cost.num_parameters,
-        "kv_bytes_per_token": cost.kv_bytes_per_token,
-        "crossing_batch": find_crossing_batch(machine, cost),
-        "rows": [
-            {
-                "batch": bound.batch,
-                "context": bound.context,
-                "bound_ms": 1000 * bound.seconds,
-                "tokens_per_s": bound.tokens_per_second,
-                "bound_by": "memory" if bound.is_bound_by_memory else "arithmetic",
-            }
-            for bound in bounds
-        ],
-    }
+def _ceiling(bound: DecodeBound) -> Ceiling:
+    return Ceiling(
+        batch=bound.batch,
+        context=bound.context,
+        bound_ms=1000 * bound.seconds,
+        tokens_per_s=bound.tokens_per_second,
+        bound_by="memory" if bound.is_bound_by_memory else "arithmetic",
+    )

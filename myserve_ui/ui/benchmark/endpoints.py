@@ -9,13 +9,16 @@ from typing import Any, Literal
 
 import gradio as gr
 
-from myserve_ui.bench.benchmark_request import BenchmarkRequest
 from myserve_ui.bench.benchmark_service import BenchmarkService
+from myserve_ui.bench.question.form import FormValues, check_levels
+from myserve_ui.bench.question.question import BenchmarkRequest
 from myserve_ui.bench.sweep import SweepProgress
 from myserve_ui.errors import InvalidRequestError, MyServeError
-from myserve_ui.ui.benchmark.request import LARGEST, BenchQuestion, make_request
 from myserve_ui.ui.benchmark.run import ONE_AT_A_TIME, own_url
 from myserve_ui.ui.shared.streams import with_heartbeat
+
+TOLD = {"id", "stopped", "rows", "differences", "settings", "machine", "versions"}
+"""Of a run, what the last value of /benchmark has."""
 
 
 class BenchEndpoints:
@@ -69,7 +72,8 @@ class BenchEndpoints:
         """
         given = {name: value for name, value in locals().items() if name not in ("self", "request")}
         try:
-            asked = await make_request(_question(given), self._service, own_url=own_url(request, self._service))
+            question = _form_of(given).question()
+            asked = await self._service.find(question, own_url=own_url(request, self._service))
             async with aclosing(_values(self._service, asked)) as values:
                 async for value in values:
                     yield value
@@ -83,7 +87,7 @@ class BenchEndpoints:
         matrix rate, bytes of weights and of a token's keys and values, the crossing batch, and rows by batch.
         """
         try:
-            return await self._service.roofline(model)
+            return (await self._service.roofline(model)).as_json()
         except MyServeError as error:
             raise gr.Error(error.message, duration=None, print_exception=False) from None
 
@@ -94,7 +98,7 @@ class BenchEndpoints:
         """
         try:
             if run:
-                return [await self._service.load_run(run)]
+                return [(await self._service.load_run(run)).as_json()]
             return [asdict(line) for line in (await self._service.runs()).runs]
         except MyServeError as error:
             raise gr.Error(error.message, duration=None, print_exception=False) from None
@@ -111,36 +115,16 @@ async def _values(service: BenchmarkService, asked: BenchmarkRequest) -> AsyncGe
 
 def _value(step: SweepProgress) -> dict[str, Any]:
     if step.document is not None:
-        names = ("id", "stopped", "rows", "differences", "settings", "machine", "versions")
-        return {name: step.document.get(name) for name in names}
+        return step.document.model_dump(mode="json", include=TOLD)
     return {"text": step.text, "done": step.done, "total": step.total, "seconds_left": step.seconds_left}
 
 
-def _question(given: dict[str, Any]) -> BenchQuestion:
-    """What is asked, by the endpoint's parameters; the default model, where nothing at all is named."""
+def _form_of(given: dict[str, Any]) -> FormValues:
+    """The endpoint's parameters; the default model, where nothing at all is named."""
     models, prompts = _texts("models", given["models"]), _texts("prompts", given["prompts"])
     words = {name: str(given[name] or "") for name in ("url", "url_model", "api_key")}
-    return BenchQuestion(
-        **given
-        | words
-        | {
-            "models": models or (() if words["url"] else ("",)),
-            "levels": _levels(given["levels"]),
-            "prompts": prompts,
-            "prompts_from": "the call" if prompts else "",
-        }
-    )
-
-
-def _levels(levels: Any) -> tuple[float, ...]:
-    if levels is None:
-        return (1, 4, 16)
-    values = levels if isinstance(levels, list) else [levels]
-    if not all(
-        isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST for value in values
-    ):
-        raise InvalidRequestError("levels must be numbers, such as [1, 4, 16].", param="levels")
-    return tuple(map(float, values))
+    checked = {"levels": check_levels(given["levels"]), "models": models or (() if words["url"] else ("",))}
+    return FormValues(**given | words | checked | {"prompts": prompts, "prompts_from": "the call" if prompts else ""})
 
 
 def _texts(name: str, value: Any) -> tuple[str, ...]:

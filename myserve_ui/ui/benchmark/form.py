@@ -10,12 +10,20 @@ from typing import Any
 import gradio as gr
 
 from myserve_ui.bench.prompt_file import read_prompts
+from myserve_ui.bench.question.form import FormValues, split_levels
 from myserve_ui.core.model_info import ModelInfo
 from myserve_ui.errors import InvalidRequestError
-from myserve_ui.ui.benchmark.request import ARRIVALS, LIMITS, LOAD_KINDS, BenchQuestion, split_levels
 from myserve_ui.ui.shared.events import QUIET
 from myserve_ui.ui.shared.words import model_choices
 
+LOAD_KINDS = [
+    ("closed loop: so many at once", "closed"),
+    ("open loop: so many a second", "open"),
+    ("ramp of so many at once", "ramp"),
+    ("ramp of so many a second", "ramp-rate"),
+]
+ARRIVALS = [("Poisson", "poisson"), ("constant", "constant"), ("gamma", "gamma")]
+LIMITS = [("server: 2 s, 100 ms a token", "server"), ("interactive: 500 ms, 30 ms", "interactive")]
 LEVELS = {
     "closed": ("Requests at once", "1, 4, 16"),
     "open": ("Requests per second", "0.5, 1, 2"),
@@ -31,7 +39,7 @@ SHARED = (
 
 @dataclass(frozen=True, slots=True)
 class BenchForm:
-    """The components; field names are those of `BenchQuestion`, but for the file."""
+    """The components; field names are those of `FormValues`, but for the file."""
 
     models: gr.Dropdown
     load: gr.Dropdown
@@ -61,7 +69,7 @@ class BenchForm:
     def inputs(self) -> set[Any]:
         return set(self.named().values())
 
-    def read(self, inputs: Mapping[Any, Any]) -> BenchQuestion:
+    def read(self, inputs: Mapping[Any, Any]) -> FormValues:
         """What is asked. Raises InvalidRequestError for what cannot be read."""
         values = {name: inputs[component] for name, component in self.named().items()}
         path = values.pop("prompt_file")
@@ -69,7 +77,7 @@ class BenchForm:
         prompts = read_prompts(Path(path)) if path else ()
         for name in ("requests", "time_limit", "burstiness", "seed", "shared_prefix_tokens", "turns"):
             values[name] = _filled(name, values[name])
-        return BenchQuestion(
+        return FormValues(
             **values | {"models": tuple(values["models"] or ()), "levels": split_levels(values["levels"])},
             prompts=prompts,
             prompts_from=Path(path).name if path else "",

@@ -11,12 +11,13 @@ from typing import Any
 import gradio as gr
 
 from myserve_ui.bench.benchmark_service import BenchmarkService
-from myserve_ui.bench.documents.document import read_document
+from myserve_ui.bench.documents.run import BenchmarkRun
 from myserve_ui.bench.documents.store import RunLine
-from myserve_ui.core.number_words import PRECISION_WORDS
+from myserve_ui.core.number_words import count, precision_words
 from myserve_ui.errors import MyServeError
 from myserve_ui.ui.benchmark.comparison_view import comparison_view
 from myserve_ui.ui.benchmark.results import ResultsPanel
+from myserve_ui.ui.benchmark.words import moment
 from myserve_ui.ui.shared.events import QUIET, UNEXPECTED, Updates, problem
 
 logger = logging.getLogger(__name__)
@@ -77,15 +78,15 @@ class HistoryPanel:
         if not run:
             return {self._words: problem(NOT_CHOSEN)}
         try:
-            document = await self._service.load_run(run)
-            return {self._words: ""} | await asyncio.to_thread(self._results.show, document)
+            found = await self._service.load_run(run)
+            return {self._words: ""} | await asyncio.to_thread(self._results.show, found)
         except MyServeError as error:
             return {self._words: problem(error.message)}
 
     def on_file(self, data: bytes) -> Updates:
         """Show a run from a file; one that is none leaves everything as it is."""
         try:
-            return {self._words: ""} | self._results.show(read_document(data))
+            return {self._words: ""} | self._results.show(BenchmarkRun.read(data))
         except MyServeError as error:
             return {self._words: problem(error.message)}
         except Exception:  # a file may hold anything, also what only looks like a run
@@ -114,11 +115,10 @@ class HistoryPanel:
 
 def run_words(line: RunLine) -> str:
     """A run in a list: 2026-11-29 12:00:00 · tiny, nf4 · 2 rows · best 76.5 tok/s."""
-    names = ", ".join(PRECISION_WORDS.get(precision, precision) for precision in line.precisions)
-    rows = f"{line.num_rows} row{'' if line.num_rows == 1 else 's'}"
+    names = ", ".join(map(precision_words, line.precisions)) or "nothing"
     stopped = " · stopped" if line.stopped else ""
-    started = line.started.replace("T", " ")[:19]
-    return f"{started} · {names or 'nothing'} · {rows} · best {line.best_throughput:.1f} tok/s{stopped}"
+    best = f"best {line.best_throughput:.1f} tok/s"
+    return f"{moment(line.started)} · {names} · {count(line.num_rows, 'row')} · {best}{stopped}"
 
 
 def _choice(label: str, name: str) -> gr.Dropdown:

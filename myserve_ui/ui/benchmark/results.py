@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gradio as gr
 
-from myserve_ui.bench.documents.reproduction import as_command, as_curl, as_gradio_client
+from myserve_ui.bench.documents.rows import Row
+from myserve_ui.bench.documents.run import BenchmarkRun
+from myserve_ui.bench.question.reproduction import as_command, as_curl, as_gradio_client
 from myserve_ui.ui.benchmark.tables import EXPLAINED, requests_csv, results_csv, results_table
 from myserve_ui.ui.benchmark.view import plots_view, summary_view
-from myserve_ui.ui.benchmark.words import Document
 from myserve_ui.ui.shared.events import DOWNLOAD, QUIET, Updates
 
 EMPTY = (
     '<p class="empty">No results yet. Choose a load and run it, or open a saved run. '
     "With the values above a run takes a few minutes on a laptop.</p>"
 )
-Write = Callable[[Document], str]
+Write = Callable[[BenchmarkRun], str]
 
 
 class ResultsPanel:
@@ -62,29 +63,29 @@ class ResultsPanel:
         hidden = gr.update(visible=False)
         return {self.document: None, self._summary: "", self._rows: hidden, self._found: hidden, self._plots: ""}
 
-    def show(self, document: Document) -> Updates:
+    def show(self, run: BenchmarkRun) -> Updates:
         """Everything of a finished, stopped, saved or opened run."""
         return {
-            self.document: document,
-            self._summary: summary_view(document),
+            self.document: run,
+            self._summary: summary_view(run),
             self._rows: gr.update(visible=True),
-            self._table: results_table(document),
+            self._table: results_table(run.rows),
             self._found: gr.update(visible=True),
-            self._again: scripts_markdown(document),
-            self._plots: plots_view(document),
+            self._again: scripts_markdown(run),
+            self._plots: plots_view(run),
         }
 
-    def show_rows(self, rows: list[dict[str, Any]]) -> Updates:
+    def show_rows(self, rows: Sequence[Row]) -> Updates:
         """The rows that are finished while a run goes on; its plots come at the end."""
-        return {self._rows: gr.update(visible=True), self._table: results_table({"rows": rows})}
+        return {self._rows: gr.update(visible=True), self._table: results_table(rows)}
 
 
-def scripts_markdown(document: Document) -> str:
+def scripts_markdown(run: BenchmarkRun) -> str:
     """The run as a command, its first request by curl, and a script, each in a block that can be copied."""
     blocks = (
-        ("On the command line", "bash", as_command(document)),
-        ("Its first request with curl", "bash", as_curl(document)),
-        ("With gradio_client", "python", as_gradio_client(document)),
+        ("On the command line", "bash", as_command(run)),
+        ("Its first request with curl", "bash", as_curl(run)),
+        ("With gradio_client", "python", as_gradio_client(run)),
     )
     return "\n\n".join(f"**{title}**\n\n{_fenced(language, code)}" for title, language, code in blocks)
 
@@ -96,29 +97,29 @@ def _fenced(language: str, code: str) -> str:
     return f"{fence}{language}\n{code.strip()}\n{fence}"
 
 
-def json_file(document: Document | None) -> dict[str, str] | None:
+def json_file(run: BenchmarkRun | None) -> dict[str, str] | None:
     """The whole document, as the page saves it; None where there is none."""
-    if document is None:
+    if run is None:
         return None
-    text = json.dumps(document, ensure_ascii=False, allow_nan=False)
-    return {"name": f"{_name(document)}.json", "type": "application/json", "text": text}
+    text = json.dumps(run.as_json(), ensure_ascii=False, allow_nan=False)
+    return {"name": f"{_name(run)}.json", "type": "application/json", "text": text}
 
 
-def csv_file(document: Document | None) -> dict[str, str] | None:
+def csv_file(run: BenchmarkRun | None) -> dict[str, str] | None:
     """The rows, every number of them."""
-    return _csv(document, "", results_csv)
+    return _csv(run, "", results_csv)
 
 
-def requests_file(document: Document | None) -> dict[str, str] | None:
+def requests_file(run: BenchmarkRun | None) -> dict[str, str] | None:
     """Every request's raw times."""
-    return _csv(document, "-requests", requests_csv)
+    return _csv(run, "-requests", requests_csv)
 
 
-def _csv(document: Document | None, tail: str, write: Write) -> dict[str, str] | None:
-    if document is None:
+def _csv(run: BenchmarkRun | None, tail: str, write: Write) -> dict[str, str] | None:
+    if run is None:
         return None
-    return {"name": f"{_name(document)}{tail}.csv", "type": "text/csv", "text": write(document)}
+    return {"name": f"{_name(run)}{tail}.csv", "type": "text/csv", "text": write(run)}
 
 
-def _name(document: Document) -> str:
-    return f"bench-{document['id']}"
+def _name(run: BenchmarkRun) -> str:
+    return f"bench-{run.id}"

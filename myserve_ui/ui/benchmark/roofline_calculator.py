@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from html import escape
 from typing import Any
 
@@ -10,10 +9,10 @@ import gradio as gr
 
 from myserve_ui.bench.roofline.calculator import ModelShape, calculate_roofline, parse_count
 from myserve_ui.bench.roofline.device_table import DEVICES, Device, find_device
+from myserve_ui.bench.roofline.documents import CalculatedRoofline
+from myserve_ui.core.number_words import UNKNOWN, decimal, kib, percent
 from myserve_ui.errors import InvalidRequestError
 from myserve_ui.ui.benchmark.roofline_card import ceilings
-from myserve_ui.ui.benchmark.tables import decimal, share
-from myserve_ui.ui.benchmark.words import UNKNOWN
 from myserve_ui.ui.shared.events import QUIET, problem
 from myserve_ui.ui.shared.number_table import facts_list, number_table, tiles
 
@@ -120,31 +119,30 @@ def calculate(
         return problem(error.message)
 
 
-def calculation_view(document: Mapping[str, Any]) -> str:
-    """HTML of a calculated `roofline` document."""
-    fits = document["weights_fit"]
-    room = document["kv_budget_bytes"] / 1e9
+def calculation_view(roofline: CalculatedRoofline) -> str:
+    """HTML of a roofline from numbers alone."""
+    room = f"{roofline.kv_budget_bytes / 1e9:,.1f} GB"
     facts = [
-        ("weights", f"{document['weight_bytes'] / 1e9:,.2f} GB"),
-        ("keys and values of a token", f"{document['kv_bytes_per_token'] / 1024:,.1f} KiB"),
-        ("memory", f"{document['memory_bytes'] / 1e9:,.0f} GB, {share(document['usable_share'])} of it usable"),
-        ("left for keys and values", f"{room:,.1f} GB" if fits else "none: the weights do not fit"),
-        *((f"sequences of {fit['length']:,} tokens that fit", f"{fit['sequences']:,}") for fit in document["fits"]),
-        ("source of the device's numbers", str(document["source"])),
+        ("weights", f"{roofline.weight_bytes / 1e9:,.2f} GB"),
+        ("keys and values of a token", kib(roofline.kv_bytes_per_token)),
+        ("memory", f"{roofline.memory_bytes / 1e9:,.0f} GB, {percent(roofline.usable_share)} of it usable"),
+        ("left for keys and values", room if roofline.weights_fit else "none: the weights do not fit"),
+        *((f"sequences of {fit.length:,} tokens that fit", f"{fit.sequences:,}") for fit in roofline.fits),
+        ("source of the device's numbers", roofline.source),
     ]
-    warning = "" if fits else problem("The weights alone do not fit this device: fewer bits, or more memory.")
+    lacking = problem("The weights alone do not fit this device: fewer bits, or more memory.")
     return (
-        f'<section class="roofline" aria-label="Calculated roofline">{warning}{tiles(_headline(document))}'
-        f"{ceilings(document['rows'])}{facts_list(facts)}</section>"
+        f'<section class="roofline" aria-label="Calculated roofline">{"" if roofline.weights_fit else lacking}'
+        f"{tiles(_headline(roofline))}{ceilings(roofline.rows)}{facts_list(facts)}</section>"
     )
 
 
-def _headline(document: Mapping[str, Any]) -> list[tuple[str, str]]:
-    floor, *rows = document["rows"]
-    crossing = document.get("crossing_batch")
+def _headline(roofline: CalculatedRoofline) -> list[tuple[str, str]]:
+    floor, *rows = roofline.rows
+    crossing = roofline.crossing_batch
     return [
-        ("floor of a decode step", f"{decimal(floor['bound_ms'])} ms"),
-        *((f"tokens/s at most, batch {row['batch']}", decimal(row["tokens_per_s"])) for row in rows),
+        ("floor of a decode step", f"{decimal(floor.bound_ms)} ms"),
+        *((f"tokens/s at most, batch {row.batch}", decimal(row.tokens_per_s)) for row in rows),
         ("arithmetic is the limit from", f"batch {crossing}" if crossing else UNKNOWN),
     ]
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from html import escape
 from typing import Any
 
 import gradio as gr
 
 from myserve_ui.bench.benchmark_service import BenchmarkService
-from myserve_ui.core.number_words import MIB, PRECISION_WORDS
+from myserve_ui.bench.roofline.documents import Ceiling, ServedRoofline
+from myserve_ui.core.number_words import UNKNOWN, decimal, kib, mib, precision_words
 from myserve_ui.errors import MyServeError
-from myserve_ui.ui.benchmark.tables import decimal
-from myserve_ui.ui.benchmark.words import UNKNOWN
 from myserve_ui.ui.shared.events import QUIET, problem
 from myserve_ui.ui.shared.number_table import Facts, facts_list, number_table, tiles
 from myserve_ui.ui.shared.streams import with_heartbeat
@@ -65,53 +64,48 @@ class RooflineCard:
         except MyServeError as error:
             yield problem(error.message)
 
-    async def _documents(self, model: str) -> AsyncGenerator[dict[str, Any], None]:
+    async def _documents(self, model: str) -> AsyncGenerator[ServedRoofline, None]:
         yield await self._service.roofline_anew(model or "")
 
 
-def card_view(document: Mapping[str, Any]) -> str:
-    """HTML of a `roofline` document."""
-    precision = str(document.get("precision") or "")
-    title = f"{PRECISION_WORDS.get(precision, precision)} · {document['dtype']} on {document['device']}"
+def card_view(roofline: ServedRoofline) -> str:
+    """HTML of what a model could do at most on this machine."""
+    title = f"{precision_words(roofline.precision)} · {roofline.dtype} on {roofline.device}"
     return (
-        f'<section class="roofline" aria-label="Roofline of {escape(str(document.get("model")))}">'
-        f"<h3>{escape(str(document.get('model')))}</h3><p class='fine'>{escape(title)}</p>"
-        f"{tiles(headline_facts(document))}{ceilings(document['rows'])}{facts_list(_facts(document))}"
+        f'<section class="roofline" aria-label="Roofline of {escape(roofline.model)}">'
+        f"<h3>{escape(roofline.model)}</h3><p class='fine'>{escape(title)}</p>"
+        f"{tiles(headline_facts(roofline))}{ceilings(roofline.rows)}{facts_list(_facts(roofline))}"
         f'<p class="fine">{HOW}</p></section>'
     )
 
 
-def headline_facts(document: Mapping[str, Any]) -> Facts:
+def headline_facts(roofline: ServedRoofline) -> Facts:
     """The four numbers to remember."""
-    floor = document["rows"][0]
+    rate, crossing = roofline.flops_per_s, roofline.crossing_batch
     return [
-        ("measured bandwidth", f"{decimal(document['bandwidth_bytes_per_s'] / 1e9)} GB/s"),
-        ("measured matrix rate", f"{decimal(document['flops_per_s'] / 1e9)} GFLOP/s"),
-        ("floor of a decode step", f"{decimal(floor['bound_ms'])} ms"),
-        ("arithmetic is the limit from", _batch(document.get("crossing_batch"))),
+        ("measured bandwidth", f"{decimal(roofline.bandwidth_bytes_per_s / 1e9)} GB/s"),
+        ("measured matrix rate", f"{decimal(rate / 1e9)} GFLOP/s" if rate else UNKNOWN),
+        ("floor of a decode step", f"{decimal(roofline.rows[0].bound_ms)} ms"),
+        ("arithmetic is the limit from", UNKNOWN if crossing is None else f"batch {crossing}"),
     ]
 
 
-def _facts(document: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    yield "weights", f"{document['weight_bytes'] / MIB:,.0f} MiB"
-    yield "moved for them in a step", f"{document['bytes_per_step'] / MIB:,.0f} MiB"
-    yield "parameters", f"{document['num_parameters']:,}"
-    yield "keys and values of a token", f"{document['kv_bytes_per_token'] / 1024:,.1f} KiB"
-    if (budget := document.get("kv_budget_bytes")) is not None:
-        yield "memory for keys and values", f"{budget / MIB:,.0f} MiB"
-    for fit in document.get("fits") or ():
-        yield f"sequences of {fit['length']:,} tokens that fit", f"{fit['sequences']:,}"
+def _facts(roofline: ServedRoofline) -> Iterable[tuple[str, str]]:
+    yield "weights", mib(roofline.weight_bytes)
+    yield "moved for them in a step", mib(roofline.bytes_per_step)
+    yield "parameters", f"{roofline.num_parameters:,}"
+    yield "keys and values of a token", kib(roofline.kv_bytes_per_token)
+    if roofline.kv_budget_bytes is not None:
+        yield "memory for keys and values", mib(roofline.kv_budget_bytes)
+    for room in roofline.fits:
+        yield f"sequences of {room.length:,} tokens that fit", f"{room.sequences:,}"
 
 
-def ceilings(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The rows of a `roofline` document as a table."""
+def ceilings(rows: Sequence[Ceiling]) -> str:
+    """The bound of a step for each batch and context, as a table."""
     lines = (
-        f"<tr><th>{row['batch']}</th><td>{row['context']:,}</td><td>{decimal(row['bound_ms'])}</td>"
-        f"<td>{decimal(row['tokens_per_s'])}</td><td>{escape(row['bound_by'])}</td></tr>"
+        f"<tr><th>{row.batch}</th><td>{row.context:,}</td><td>{decimal(row.bound_ms)}</td>"
+        f"<td>{decimal(row.tokens_per_s)}</td><td>{escape(row.bound_by)}</td></tr>"
         for row in rows
     )
     return number_table(("batch", "context", "step ≥ ms", "tok/s ≤", "bound by"), lines)
-
-
-def _batch(batch: int | None) -> str:
-    return UNKNOWN if batch is None else f"batch {batch}"

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from myserve_ui.bench.documents.rows import Row
+from myserve_ui.bench.documents.run import BenchmarkRun
+from myserve_ui.core.number_words import decimal, percent
 from myserve_ui.ui.benchmark.plots import hue_of
-from myserve_ui.ui.benchmark.tables import decimal
-from myserve_ui.ui.benchmark.words import Document, Row, circumstances, legend_words, load_words, model_words, row_words
+from myserve_ui.ui.benchmark.words import circumstances, legend_words, row_words
 from myserve_ui.ui.shared.axes import log_axis
 from myserve_ui.ui.shared.plots import Mark, Plot, Series, draw
 
 ROOF_HUE = 5
-NEEDED = ("bandwidth_bytes_per_s", "flops_per_s", "bytes_per_step", "kv_bytes_per_token", "num_parameters")
 EXPLAINED = (
     "decode: all sequences together, as many as decoded at a time on average; prefill: what was not cached, by the "
     "median time to the first token, waiting included"
@@ -44,12 +44,12 @@ class Work:
         return 2 * self.num_parameters * tokens_per_second
 
 
-def roofline_plot(document: Document) -> str | None:
+def roofline_plot(run: BenchmarkRun) -> str | None:
     """HTML of the log-log plot; None if the machine was not measured or the models' costs are not known."""
-    works = works_of(document)
+    works = works_of(run)
     if not works:
         return None
-    series = [line for row in document["rows"] if row["model"] in works for line in _points(document, row, works)]
+    series = [line for row in run.rows if row.model in works for line in _points(run, row, works[row.model])]
     machine = next(iter(works.values()))
     ridge = machine.flops_per_s / machine.bytes_per_s
     x = log_axis(
@@ -63,20 +63,26 @@ def roofline_plot(document: Document) -> str | None:
             x,
             y,
             (roof, *series),
-            f"{circumstances(document)} · {EXPLAINED}",
+            f"{circumstances(run)} · {EXPLAINED}",
             height=300,
-            notes=((ridge, _crossings(document, works)),),
+            notes=((ridge, _crossings(run, works)),),
         )
     )
 
 
-def works_of(document: Document) -> dict[str, Work]:
-    """Costs by model, of those that are known."""
-    found = {}
-    for model, roofline in (document.get("rooflines") or {}).items():
-        if roofline and all(roofline.get(name) is not None for name in NEEDED):
-            found[model] = Work(*(float(roofline[name]) for name in NEEDED))
-    return found
+def works_of(run: BenchmarkRun) -> dict[str, Work]:
+    """Costs by model, of those whose machine has a matrix rate."""
+    return {
+        model: Work(
+            bytes_per_s=roofline.bandwidth_bytes_per_s,
+            flops_per_s=roofline.flops_per_s,
+            bytes_per_step=roofline.bytes_per_step,
+            kv_bytes_per_token=roofline.kv_bytes_per_token,
+            num_parameters=roofline.num_parameters,
+        )
+        for model, roofline in run.rooflines.items()
+        if roofline.flops_per_s is not None
+    }
 
 
 def _roof(machine: Work, low: float, high: float) -> Series:
@@ -87,9 +93,9 @@ def _roof(machine: Work, low: float, high: float) -> Series:
     return Series(name, marks, ROOF_HUE, has_dots=False)
 
 
-def _points(document: Document, row: Row, works: Mapping[str, Work]) -> Sequence[Series]:
+def _points(run: BenchmarkRun, row: Row, work: Work) -> list[Series]:
     """Decode as a dot, prefill as a square."""
-    work, hue, name = works[row["model"]], hue_of(document, row), legend_words(document, row)
+    hue, name = hue_of(run, row), legend_words(run.rows, row)
     series = []
     if (decode := decode_point(row, work)) is not None:
         series.append(Series(f"{name}, decode", (decode,), hue, is_joined=False))
@@ -100,27 +106,27 @@ def _points(document: Document, row: Row, works: Mapping[str, Work]) -> Sequence
 
 def decode_point(row: Row, work: Work) -> Mark | None:
     """Where decoding of a row lies; None if no answer had two tokens."""
-    if not row["completed"] or not row.get("tpot_ms") or not row["output_throughput"]:
+    if not row.completed or not row.tpot_ms or not row.output_throughput:
         return None
-    throughput, batch = row["output_throughput"], max(1.0, row.get("decoding") or 1.0)
-    context = (row["prompt_tokens"] + row["output_tokens"] / 2) / row["completed"]
-    intensity, rate = work.intensity(batch, cached=batch * context), work.rate(throughput)
-    words = f"decode at {decimal(throughput)} tok/s, batch {batch:.1f}"
+    batch = max(1.0, row.decoding or 1.0)
+    context = (row.prompt_tokens + row.output_tokens / 2) / row.completed
+    intensity, rate = work.intensity(batch, cached=batch * context), work.rate(row.output_throughput)
+    words = f"decode at {decimal(row.output_throughput)} tok/s, batch {batch:.1f}"
     return Mark(intensity, rate, _title(row, words, work, intensity, rate))
 
 
 def prefill_point(row: Row, work: Work) -> Mark | None:
     """Where reading a row's prompts lies, without what was cached; None if nothing was read."""
-    if not row["completed"] or not row.get("ttft_ms") or not row["prompt_tokens"]:
+    if not row.completed or not row.ttft_ms or not row.prompt_tokens:
         return None
-    prompt = row["prompt_tokens"] / row["completed"]
-    tokens = prompt * (1.0 - (row.get("cached_share") or 0.0))
-    if not tokens or not row["ttft_ms"]["p50"]:
+    prompt = row.prompt_tokens / row.completed
+    tokens = prompt * (1.0 - (row.cached_share or 0.0))
+    if not tokens or not row.ttft_ms.p50:
         return None
-    rate = work.rate(tokens / (row["ttft_ms"]["p50"] / 1000))
+    rate = work.rate(tokens / (row.ttft_ms.p50 / 1000))
     intensity = work.intensity(tokens, cached=prompt)
-    words = f"prefill of {tokens:.0f} tokens in {decimal(row['ttft_ms']['p50'])} ms"
-    if row.get("cached_share"):
+    words = f"prefill of {tokens:.0f} tokens in {decimal(row.ttft_ms.p50)} ms"
+    if row.cached_share:
         words += f", {prompt - tokens:.0f} more were cached"
     return Mark(intensity, rate, _title(row, words, work, intensity, rate))
 
@@ -128,16 +134,16 @@ def prefill_point(row: Row, work: Work) -> Mark | None:
 def _title(row: Row, words: str, work: Work, intensity: float, rate: float) -> str:
     roof = min(work.flops_per_s, intensity * work.bytes_per_s)
     return (
-        f"{model_words(row)}, {load_words(row['load'])}: {words}; {decimal(rate / 1e9)} GFLOP/s, "
-        f"{rate / roof:.0%} of the roof at {intensity:.2g} operations per byte (n = {row['completed']})"
+        f"{row_words(row)}: {words}; {decimal(rate / 1e9)} GFLOP/s, "
+        f"{rate / roof:.0%} of the roof at {intensity:.2g} operations per byte (n = {row.completed})"
     )
 
 
-def words_above_roof(document: Document) -> list[str]:
+def words_above_roof(run: BenchmarkRun) -> list[str]:
     """Why a point lies higher than the machine can reach: a sentence for each row that has one."""
-    found = []
-    for row in document["rows"]:
-        if (work := works_of(document).get(row["model"])) is not None:
+    found, works = [], works_of(run)
+    for row in run.rows:
+        if (work := works.get(row.model)) is not None:
             points = {"prefill": prefill_point(row, work), "decode": decode_point(row, work)}
             above = {name: point for name, point in points.items() if point and work.share_of_roof(point) > 1.0}
             found += [_why_above(row, name, work.share_of_roof(point)) for name, point in above.items()]
@@ -146,23 +152,22 @@ def words_above_roof(document: Document) -> list[str]:
 
 def _why_above(row: Row, name: str, share: float) -> str:
     """Prompt tokens that were not computed take no time; else the roof is too low."""
-    words = f"{row_words(row)}: {name} at {share:.0%} of the roof".replace("%", " %")
-    cached = row.get("cached_share")
+    words = f"{row_words(row)}: {name} at {percent(share)} of the roof"
     if name == "decode":
         return f"{words}: {TOO_SLOW}."
-    if cached is None:
+    if row.cached_share is None:
         return f"{words}: the server does not tell how many prompt tokens were cached and took no time; or {TOO_SLOW}."
-    left_out = f"{100 * cached:.0f} % of its prompt tokens were cached and are left out, so " if cached else ""
-    return f"{words}: {left_out}{TOO_SLOW}."
+    told = f"{percent(row.cached_share)} of its prompt tokens were cached and are left out, so "
+    return f"{words}: {told if row.cached_share else ''}{TOO_SLOW}."
 
 
-def _crossings(document: Document, works: Mapping[str, Any]) -> str:
+def _crossings(run: BenchmarkRun, works: Mapping[str, Work]) -> str:
     """From which batch on arithmetic is the limit, for each model."""
-    batches = {model: document["rooflines"][model].get("crossing_batch") for model in works}
+    batches = {model: run.rooflines[model].crossing_batch for model in works}
     words = [f"batch {batch}" if batch else "no batch" for batch in batches.values()]
     if len(words) == 1:
         return f"crossover: {words[0]}"
-    precisions = {row["model"]: row.get("precision") or row["model"] for row in document["rows"]}
+    precisions = {row.model: row.precision or row.model for row in run.rows}
     return "crossover: " + ", ".join(
         f"{precisions.get(model, model)} {word}" for model, word in zip(batches, words, strict=True)
     )

@@ -11,12 +11,12 @@ from typing import Any
 
 import gradio as gr
 
-from myserve_ui.bench.benchmark_request import BenchmarkRequest
 from myserve_ui.bench.benchmark_service import BenchmarkService
+from myserve_ui.bench.question.question import BenchmarkRequest
 from myserve_ui.bench.sweep import SweepProgress
+from myserve_ui.core.number_words import duration
 from myserve_ui.errors import MyServeError
 from myserve_ui.ui.benchmark.form import BenchForm
-from myserve_ui.ui.benchmark.request import make_request
 from myserve_ui.ui.benchmark.results import ResultsPanel
 from myserve_ui.ui.shared.events import QUIET, UNEXPECTED, Updates, problem, progress_bar
 from myserve_ui.ui.shared.streams import with_heartbeat
@@ -69,7 +69,8 @@ class BenchRun:
         """Run one benchmark. Whatever goes wrong ends in a sentence, and the form stays as it is."""
         watch = self._watches[request.session_hash] = _Watch(await self._newest_run())
         try:
-            asked = await make_request(self._form.read(inputs), self._service, own_url=own_url(request, self._service))
+            question = self._form.read(inputs).question()
+            asked = await self._service.find(question, own_url=own_url(request, self._service))
             async with aclosing(self._updates(asked)) as updates:
                 async for update in updates:
                     yield update
@@ -124,7 +125,7 @@ class BenchRun:
                     update = self._buttons(running=False) | {self.progress: ""} | shown_all
                 elif len(step.rows) != shown:
                     shown = len(step.rows)
-                    update |= self._results.show_rows(list(step.rows))
+                    update |= self._results.show_rows(step.rows)
                 yield update
 
     def _buttons(self, *, running: bool) -> Updates:
@@ -141,7 +142,7 @@ class _Watch:
 
 def progress_view(step: SweepProgress) -> str:
     """HTML of what is going on, how far it is, and how long it will take."""
-    words = step.text if step.seconds_left is None else f"{step.text} · about {_duration(step.seconds_left)} left"
+    words = step.text if step.seconds_left is None else f"{step.text} · about {duration(step.seconds_left)} left"
     return progress_bar(step.done, step.total, words)
 
 
@@ -152,8 +153,3 @@ def own_url(request: gr.Request, service: BenchmarkService) -> str:
         return service.own.url
     host = f"[{address[0]}]" if ":" in address[0] else address[0]
     return f"http://{host}:{address[1]}/v1"
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
-from typing import Any
 
 import pandas as pd
 
-from myserve_ui.ui.benchmark.words import UNKNOWN, Document, Row, load_words
+from myserve_ui.bench.documents.rows import Row
+from myserve_ui.bench.documents.run import BenchmarkRun
+from myserve_ui.bench.loads import load_words
+from myserve_ui.bench.summary import Percentiles
+from myserve_ui.core.number_words import UNKNOWN, decimal, percent
 
-Tell = Callable[[Row], Any]
-LATENCIES = {"TTFT": "ttft_ms", "TPOT": "tpot_ms", "ITL": "itl_ms", "E2E": "e2e_ms"}
-SHOWN_PERCENTILES = {
-    "TTFT": ("p50", "p95", "p99"),
-    "TPOT": ("p50", "p95"),
-    "ITL": ("p95",),
-    "E2E": ("p50", "p95", "p99"),
-}
-SERVER_PARTS = ("queue", "prefill", "decode")
+Tell = Callable[[Row], str]
 FORMULA_SIGNS = ("=", "+", "-", "@")
 EXPLAINED = (
     "TTFT: time to the first token. TPOT: time for each further token. ITL: gaps between tokens. E2E: whole answer. "
@@ -28,29 +23,29 @@ EXPLAINED = (
 )
 
 
-def results_table(document: Document) -> pd.DataFrame:
+def results_table(rows: Sequence[Row]) -> pd.DataFrame:
     """What is shown: a line for each model and load, numbers as text."""
     columns = _columns()
-    lines = [[tell(row) for tell in columns.values()] for row in document["rows"]]
+    lines = [[tell(row) for tell in columns.values()] for row in rows]
     return pd.DataFrame(lines, columns=list(columns))
 
 
-def results_csv(document: Document) -> str:
+def results_csv(run: BenchmarkRun) -> str:
     """Every number of every row, nested ones under joined names such as ttft_ms_p50."""
-    return pd.DataFrame([_flat(row) for row in document["rows"]]).to_csv(index=False)
+    return pd.DataFrame([_flat(row.model_dump(mode="json")) for row in run.rows]).to_csv(index=False)
 
 
-def requests_csv(document: Document) -> str:
+def requests_csv(run: BenchmarkRun) -> str:
     """Every request's raw times."""
-    return pd.DataFrame([_flat(record) for record in document["requests"]]).to_csv(index=False)
+    return pd.DataFrame([_flat(request.model_dump(mode="json")) for request in run.requests]).to_csv(index=False)
 
 
-def failures_view(document: Document) -> str:
+def failures_view(rows: Sequence[Row]) -> str:
     """HTML of what went wrong, how often; empty if nothing did."""
     lines = [
-        f"<li>{escape(row['model'])}, {escape(load_words(row['load']))}: {number} × {escape(str(error))}</li>"
-        for row in document["rows"]
-        for error, number in (row.get("errors") or {}).items()
+        f"<li>{escape(row.model)}, {escape(load_words(row.load))}: {number} × {escape(error)}</li>"
+        for row in rows
+        for error, number in row.errors.items()
     ]
     return (
         f'<div class="failures" role="alert"><p>Some requests failed:</p><ul>{"".join(lines)}</ul></div>'
@@ -61,78 +56,69 @@ def failures_view(document: Document) -> str:
 
 def _columns() -> dict[str, Tell]:
     """Heading -> how to tell it from a row."""
-    columns: dict[str, Tell] = {
-        "model": lambda row: row["model"],
-        "precision": lambda row: row.get("precision") or UNKNOWN,
-        "load": lambda row: load_words(row["load"]),
-        "done": lambda row: f"{row['completed']} of {row['requests']}",
-        "failed": lambda row: _failed(row),
-        "tok/s": lambda row: decimal(row["output_throughput"]),
-        "req/s": lambda row: decimal(row["request_throughput"]),
-        "good/s": lambda row: decimal(row["goodput"]),
-        "cached": lambda row: share(row.get("cached_share")),
+    return {
+        "model": lambda row: row.model,
+        "precision": lambda row: row.precision or UNKNOWN,
+        "load": lambda row: load_words(row.load),
+        "done": lambda row: f"{row.completed} of {row.requests}",
+        "failed": _failed,
+        "tok/s": lambda row: decimal(row.output_throughput),
+        "req/s": lambda row: decimal(row.request_throughput),
+        "good/s": lambda row: decimal(row.goodput),
+        "cached": lambda row: percent(row.cached_share),
+        "TTFT p50": lambda row: _median(row.ttft_ms),
+        "TTFT p95": lambda row: _p95(row.ttft_ms),
+        "TTFT p99": lambda row: _p99(row.ttft_ms),
+        "TPOT p50": lambda row: _median(row.tpot_ms),
+        "TPOT p95": lambda row: _p95(row.tpot_ms),
+        "ITL p95": lambda row: _p95(row.itl_ms),
+        "E2E p50": lambda row: _median(row.e2e_ms),
+        "E2E p95": lambda row: _p95(row.e2e_ms),
+        "E2E p99": lambda row: _p99(row.e2e_ms),
+        "queue": lambda row: decimal(row.server_ms.queue if row.server_ms else None),
+        "prefill": lambda row: decimal(row.server_ms.prefill if row.server_ms else None),
+        "decode": lambda row: decimal(row.server_ms.decode if row.server_ms else None),
+        "of roofline": lambda row: percent(row.roofline_share),
     }
-    for name, key in LATENCIES.items():
-        for percentile in SHOWN_PERCENTILES[name]:
-            columns[f"{name} {percentile}"] = _latency(key, percentile)
-    for part in SERVER_PARTS:
-        columns[part] = _server_part(part)
-    columns["of roofline"] = lambda row: share(row.get("roofline_share"))
-    return columns
 
 
-def _latency(key: str, percentile: str) -> Tell:
-    def tell(row: Row) -> str:
-        numbers = row.get(key)
-        if not numbers:
-            return UNKNOWN
-        mark = "*" if percentile == "p99" and numbers.get("p99_is_rough") else ""
-        return f"{decimal(numbers[percentile])}{mark}"
-
-    return tell
+def _median(found: Percentiles | None) -> str:
+    return decimal(found.p50 if found else None)
 
 
-def _server_part(part: str) -> Tell:
-    return lambda row: decimal((row.get("server_ms") or {}).get(part))
+def _p95(found: Percentiles | None) -> str:
+    return decimal(found.p95 if found else None)
+
+
+def _p99(found: Percentiles | None) -> str:
+    return f"{decimal(found.p99)}{'*' if found.p99_is_rough else ''}" if found else UNKNOWN
 
 
 def server_words(row: Row) -> str:
     """The server's own account of a row: queue 1.20, prefill 30.5, decode 812 ms on average; empty if it has none."""
-    split = row.get("server_ms") or {}
-    words = ", ".join(f"{part} {decimal(split[part])}" for part in SERVER_PARTS if part in split)
+    parts = dict(row.server_ms) if row.server_ms else {}
+    words = ", ".join(f"{part} {decimal(value)}" for part, value in parts.items() if value is not None)
     return f"by the server's own account {words} ms on average" if words else ""
 
 
 def _failed(row: Row) -> str:
     """Each kind apart: 2 failed, 1 rejected."""
-    kinds = [f"{row[kind]} {kind}" for kind in ("failed", "rejected", "cancelled") if row.get(kind)]
-    return ", ".join(kinds) or "0"
+    kinds = {"failed": row.failed, "rejected": row.rejected, "cancelled": row.cancelled}
+    return ", ".join(f"{number} {kind}" for kind, number in kinds.items() if number) or "0"
 
 
-def decimal(value: float | None) -> str:
-    """Three digits that matter: 0.123, 12.3, 1,234."""
-    if value is None:
-        return UNKNOWN
-    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2 if abs(value) >= 1 else 3
-    return f"{value:,.{digits}f}" if value else "0"
-
-
-def share(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.0%}".replace("%", " %")
-
-
-def _flat(entry: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def _flat(entry: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+    flat: dict[str, object] = {}
     for name, value in entry.items():
-        if name == "errors":
+        if name == "errors" and isinstance(value, dict):
             flat[name] = _cell("; ".join(f"{number} × {error}" for error, number in value.items()))
-        elif isinstance(value, Mapping):
+        elif isinstance(value, dict):
             flat |= _flat(value, f"{prefix}{name}_")
         else:
-            flat[f"{prefix}{name}"] = " ".join(map(str, value)) if isinstance(value, list | tuple) else _cell(value)
+            flat[f"{prefix}{name}"] = " ".join(map(str, value)) if isinstance(value, list) else _cell(value)
     return flat
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: object) -> object:
     """A text that a spreadsheet would run as a formula is kept a text: a server under test may have written it."""
     return f"'{value}" if isinstance(value, str) and value[:1] in FORMULA_SIGNS else value

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
-from typing import Any
 
+from myserve_ui.bench.client.records import Outcome
+from myserve_ui.bench.documents.rows import RequestEntry, Row
+from myserve_ui.bench.documents.run import BenchmarkRun
 from myserve_ui.core.number_words import seconds
 from myserve_ui.ui.benchmark.tables import server_words
-from myserve_ui.ui.benchmark.words import Document, Row, circumstances, row_words
+from myserve_ui.ui.benchmark.words import circumstances, row_words
 from myserve_ui.ui.shared.axes import linear_axis
 from myserve_ui.ui.shared.plots import figure
 
@@ -21,29 +23,27 @@ PHASES = {
     "decode": "tokens come",
     "lost": "failed or stopped",
 }
-Record = Mapping[str, Any]
 Piece = tuple[str, float, float]
 """(phase, from, to) in seconds since the start of the row."""
 
 
-def timelines(document: Document) -> str:
+def timelines(run: BenchmarkRun) -> str:
     """HTML: a figure for each row, folded away but for the last one, which is the busiest."""
-    rows = document["rows"]
+    rows = run.rows
     most = max(FEWEST_BARS, MOST_BARS // max(1, len(rows)))
-    records: list[list[Record]] = [[] for _ in rows]
-    for record in document["requests"]:
-        if record["row"] < len(rows):
-            records[record["row"]].append(record)
+    records: list[list[RequestEntry]] = [[] for _ in rows]
+    for record in run.requests:
+        records[record.row].append(record)
     blocks = [
         f"<details{' open' if index == len(rows) - 1 else ''}><summary>{escape(row_words(row))}</summary>"
-        f"{_timeline(document, row, records[index][:most], len(records[index]))}</details>"
+        f"{_timeline(run, row, records[index][:most], len(records[index]))}</details>"
         for index, row in enumerate(rows)
         if records[index]
     ]
     return f'<section class="timelines" aria-label="Timeline of requests">{"".join(blocks)}</section>' if blocks else ""
 
 
-def _timeline(document: Document, row: Row, records: Sequence[Record], total: int) -> str:
+def _timeline(run: BenchmarkRun, row: Row, records: Sequence[RequestEntry], total: int) -> str:
     pieces = [pieces_of(record) for record in records]
     x = linear_axis("seconds since the start", [end for bars in pieces for _, _, end in bars])
     height = 100 / len(records)
@@ -64,18 +64,17 @@ def _timeline(document: Document, row: Row, records: Sequence[Record], total: in
         f"Timeline: {row_words(row)}",
         f"{axis}{bars}",
         legend=_legend({phase for own in pieces for phase, _, _ in own}),
-        caption=" · ".join(filter(None, (circumstances(document, [row]), shown, server_words(row)))),
+        caption=" · ".join(filter(None, (circumstances(run, [row]), shown, server_words(row)))),
         height=max(LEAST_PIXELS, ROW_PIXELS * len(records)),
     )
 
 
-def pieces_of(record: Record) -> list[Piece]:
+def pieces_of(record: RequestEntry) -> list[Piece]:
     """What a request waited for, one after the other; empty spans left out."""
-    arrival, sent, end = (float(record[name]) for name in ("arrival", "sent", "end"))
-    first, last = record.get("first_token"), record.get("last_token")
-    if record["outcome"] != "completed" or first is None:
+    arrival, sent, end, first = record.arrival, record.sent, record.end, record.first_token
+    if record.outcome is not Outcome.COMPLETED or first is None:
         return _with_length([("waits", arrival, sent), ("lost", sent, end)])
-    last = end if last is None else max(last, first)
+    last = end if record.last_token is None else max(record.last_token, first)
     return _with_length([("waits", arrival, sent), ("first", sent, first), ("decode", first, last)])
 
 
@@ -83,15 +82,15 @@ def _with_length(pieces: Sequence[Piece]) -> list[Piece]:
     return [piece for piece in pieces if piece[2] > piece[1]]
 
 
-def _title(record: Record) -> str:
-    words = [f"request {record['index'] + 1}, {record['outcome']}"]
-    if record.get("first_token") is not None:
-        words.append(f"first token after {seconds(record['first_token'] - record['sent'])}")
-    words.append(f"in all {seconds(record['end'] - record['sent'])}")
-    if record.get("output_tokens"):
-        words.append(f"{record['prompt_tokens']} tokens in, {record['output_tokens']} out")
-    if record.get("error"):
-        words.append(str(record["error"]))
+def _title(record: RequestEntry) -> str:
+    words = [f"request {record.index + 1}, {record.outcome}"]
+    if record.first_token is not None:
+        words.append(f"first token after {seconds(record.first_token - record.sent)}")
+    words.append(f"in all {seconds(record.end - record.sent)}")
+    if record.output_tokens:
+        words.append(f"{record.prompt_tokens} tokens in, {record.output_tokens} out")
+    if record.error:
+        words.append(record.error)
     return "; ".join(words)
 
 

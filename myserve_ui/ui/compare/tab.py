@@ -7,6 +7,7 @@ from typing import Any
 import gradio as gr
 from markupsafe import Markup
 
+from myserve_ui.bench.machine.speeds import MachineSpeeds
 from myserve_ui.errors import ModelNotFoundError
 from myserve_ui.evaluation.comparisons import Comparisons
 from myserve_ui.evaluation.plain_words import caveats
@@ -22,8 +23,9 @@ from myserve_ui.ui.shared.words import model_choices
 class CompareTab:
     """Draws the page into the open layout and wires it. Holds nothing of any visitor."""
 
-    def __init__(self, comparisons: Comparisons) -> None:
+    def __init__(self, comparisons: Comparisons, speeds: MachineSpeeds) -> None:
         self._comparisons = comparisons
+        self._speeds = speeds
 
     def draw(self) -> None:
         base, candidate = self._draw_pair()
@@ -35,7 +37,7 @@ class CompareTab:
             with gr.Tab("Fidelity report", elem_id="fidelity"):
                 FidelityPanel(self._comparisons, base, candidate).draw()
             with gr.Tab("Memory", elem_id="memory"):
-                MemoryPanel(self._comparisons, base, candidate).draw()
+                MemoryPanel(self._comparisons, self._speeds, base, candidate).draw()
 
     def _draw_pair(self) -> tuple[gr.Dropdown, gr.Dropdown]:
         choices = model_choices(self._comparisons.models())
