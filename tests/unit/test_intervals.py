@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from myserve_ui.core.intervals import Difference, paired_difference, t_quantile, unpaired_difference
+from myserve_ui.bench.documents.intervals import Difference, paired_difference, t_quantile, unpaired_difference
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,10 @@ from myserve_ui.bench.documents.differences import (
     RunComparison,
     Unmatched,
 )
+from myserve_ui.bench.documents.intervals import Difference, paired_difference, unpaired_difference
 from myserve_ui.bench.documents.row_words import cached_words
 from myserve_ui.bench.documents.rows import Row
 from myserve_ui.bench.documents.run import BenchmarkRun
-from myserve_ui.core.intervals import Difference, paired_difference, unpaired_difference
 from myserve_ui.errors import InvalidRequestError
 
 SAME_WORK = ("prompt_tokens", "output_tokens", "requests", "seed", "shared_prefix_tokens", "turns", "prompts")
