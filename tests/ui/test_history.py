@@ -1,20 +1,20 @@
 from myserve_ui.core.requests import Message
 from myserve_ui.ui.chat.history import (
-    assistant_message,
-    is_note,
-    is_pending,
+    Note,
+    assistant_turn,
     last_question,
-    note,
+    messages_of,
     open_note,
+    pending_note,
+    read_chat,
     settle,
     spoken,
-    text_of,
-    title_of,
-    user_message,
+    text_in,
+    user_turn,
     without_status,
 )
 
-ASKED = [user_message("  two spaces <b>"), assistant_message("one\n"), note("5 tokens · 9 tok/s")]
+ASKED = [user_turn("  two spaces <b>"), assistant_turn("one\n"), Note("5 tokens · 9 tok/s")]
 
 
 def test_the_model_gets_the_text_unchanged_and_no_notes() -> None:
@@ -22,41 +22,43 @@ def test_the_model_gets_the_text_unchanged_and_no_notes() -> None:
 
 
 def test_content_is_a_list_of_parts_so_that_gradio_does_not_trim_it() -> None:
-    assert all(isinstance(message["content"], list) for message in ASKED)
+    assert all(isinstance(message["content"], list) for message in messages_of(ASKED))
+
+
+def test_what_the_browser_gives_back_is_what_it_was_given() -> None:
+    chat = [*ASKED, open_note("Not sent", "why <i>"), pending_note("waiting")]
+    assert read_chat(messages_of(chat)) == chat
 
 
 def test_several_content_parts_are_joined_and_foreign_keys_are_dropped() -> None:
     parts = [{"type": "text", "text": "a "}, {"type": "text", "text": "b"}]
     message = {"role": "user", "content": parts, "options": None, "metadata": None}
-    assert spoken([message, assistant_message("c")])[0] == Message("user", "a b")
+    assert spoken([*read_chat([message]), assistant_turn("c")])[0] == Message("user", "a b")
 
 
 def test_a_question_without_an_answer_is_not_part_of_the_conversation() -> None:
-    chat = [user_message("lost"), open_note("Not sent", "why"), user_message("kept"), assistant_message("yes")]
+    chat = [user_turn("lost"), open_note("Not sent", "why"), user_turn("kept"), assistant_turn("yes")]
     assert [message.content for message in spoken(chat)] == ["kept", "yes"]
 
 
 def test_an_empty_answer_is_an_answer() -> None:
-    assert len(spoken([user_message("x"), assistant_message("")])) == 2
+    assert len(spoken([user_turn("x"), assistant_turn("")])) == 2
 
 
 def test_the_last_question_is_found_past_its_answer() -> None:
-    assert last_question([*ASKED, user_message("x"), note("waiting", pending=True)]) == 3
+    assert last_question([*ASKED, user_turn("x"), pending_note("waiting")]) == (3, user_turn("x"))
     assert last_question([]) is None
 
 
 def test_a_note_of_a_refused_attempt_goes_and_the_numbers_of_an_answer_stay() -> None:
     assert without_status([*ASKED, open_note("Not sent", "too long")]) == ASKED
-    assert without_status([user_message("x"), note("waiting", pending=True)]) == [user_message("x")]
+    assert without_status([user_turn("x"), pending_note("waiting")]) == [user_turn("x")]
 
 
 def test_a_stopped_answer_keeps_the_numbers_it_had() -> None:
-    chat = [user_message("x"), assistant_message("par"), note("writing · 3 tokens · 5.0 tok/s", pending=True)]
+    chat = [user_turn("x"), assistant_turn("par"), pending_note("writing · 3 tokens · 5.0 tok/s")]
     settled = settle(chat, "stopped")
-    assert title_of(settled[-1]) == "stopped · 3 tokens · 5.0 tok/s"
-    assert not is_pending(settled[-1])
-    assert is_note(settled[-1])
-    assert settled[:-1] == chat[:-1]
+    assert settled == [*chat[:-1], Note("stopped · 3 tokens · 5.0 tok/s")]
 
 
 def test_settling_a_finished_chat_changes_nothing() -> None:
@@ -65,5 +67,5 @@ def test_settling_a_finished_chat_changes_nothing() -> None:
 
 
 def test_the_text_of_odd_content_is_empty_and_no_error() -> None:
-    assert text_of({"content": None}) == ""
-    assert text_of({"content": [{"type": "file", "file": {}}]}) == ""
+    assert text_in(None) == ""
+    assert text_in([{"type": "file", "file": {}}]) == ""

@@ -3,13 +3,22 @@ import json
 import pytest
 
 from myserve_ui.errors import InvalidRequestError
-from myserve_ui.ui.chat.history import assistant_message, note, open_note, spoken, title_of, user_message
+from myserve_ui.ui.chat.history import (
+    Note,
+    assistant_turn,
+    messages_of,
+    open_note,
+    pending_note,
+    read_chat,
+    spoken,
+    user_turn,
+)
 from myserve_ui.ui.chat.saved_chat import from_json, from_store, to_json, to_markdown, to_store
 
 CHAT = [
-    user_message("  What is <b>?\n"),
-    assistant_message("It is $5 & `x`.\n"),
-    note("7 tokens · 3.0 tok/s"),
+    user_turn("  What is <b>?\n"),
+    assistant_turn("It is $5 & `x`.\n"),
+    Note("7 tokens · 3.0 tok/s"),
 ]
 CONTROLS = {"temperature": 0.2, "system_prompt": "Be brief."}
 
@@ -35,7 +44,7 @@ def test_the_markdown_file_has_a_heading_per_turn_and_the_text_untouched() -> No
 
 
 def test_errors_and_running_statuses_are_not_saved_to_files() -> None:
-    chat = [*CHAT, open_note("Not sent", "too long"), note("waiting", pending=True)]
+    chat = [*CHAT, open_note("Not sent", "too long"), pending_note("waiting")]
     assert from_json(to_json(chat, {}))[0] == CHAT
 
 
@@ -44,16 +53,17 @@ def test_the_store_is_never_falsy_so_that_the_browser_writes_it() -> None:
 
 
 def test_a_reload_keeps_the_part_of_a_running_answer_and_says_so() -> None:
-    running = [user_message("x"), assistant_message("par"), note("writing · 2 tokens", pending=True)]
+    running = [user_turn("x"), assistant_turn("par"), pending_note("writing · 2 tokens")]
     chat, used, controls = from_store(to_store(running, used_tokens=9, controls=CONTROLS))
     assert chat[:2] == running[:2]
-    assert title_of(chat[2]) == "interrupted when the page was left · 2 tokens"
+    assert chat[2] == Note("interrupted when the page was left · 2 tokens")
     assert (used, controls) == (9, CONTROLS)
 
 
 def test_what_the_browser_adds_to_a_message_is_not_stored() -> None:
-    noisy = [{**message, "options": None} for message in CHAT]
-    assert from_store(to_store(noisy, used_tokens=0, controls={}))[0] == CHAT
+    noisy = [{**message, "options": None} for message in messages_of(CHAT)]
+    assert to_store(read_chat(noisy), used_tokens=0, controls={})["chat"] == messages_of(CHAT)
+    assert from_store({"version": 1, "chat": noisy})[0] == CHAT
 
 
 def test_a_chat_kept_by_an_earlier_version_fetches_no_image_when_the_page_opens() -> None:
@@ -64,7 +74,7 @@ def test_a_chat_kept_by_an_earlier_version_fetches_no_image_when_the_page_opens(
     ]
     noted = {**kept[1], "metadata": {"title": image, "status": "done"}}
     chat, _, _ = from_store({"version": 1, "chat": [*kept, noted]})
-    assert "![" not in json.dumps(chat)
+    assert "![" not in json.dumps(messages_of(chat))
     assert [message.content for message in spoken(chat)] == [image, image]
 
 

@@ -5,11 +5,11 @@ import pytest
 
 from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.errors import OverloadedError
-from myserve_ui.ui.chat.history import Chat, assistant_message, is_note, spoken, text_of, title_of, user_message
+from myserve_ui.ui.chat.history import Chat, Turn, assistant_turn, spoken, user_turn
 from myserve_ui.ui.chat.turn import Phase, Question, View, play_turn
 from tests.ui.scripted_service import ScriptedService
 
-EARLIER: Chat = [user_message("one"), assistant_message("two")]
+EARLIER: Chat = [user_turn("one"), assistant_turn("two")]
 
 
 class EveryFrame:
@@ -34,13 +34,11 @@ async def views_of(service: ScriptedService, asked: Question) -> list[View]:
 
 async def test_an_answer_grows_word_by_word_and_ends_with_its_numbers() -> None:
     views = await views_of(ScriptedService(), question("a b c"))
-    texts = [text_of(view.chat[1]) for view in views if not is_note(view.chat[1])]
+    texts = [view.chat[1].text for view in views if isinstance(view.chat[1], Turn)]
     assert texts == ["a ", "a b ", "a b c", "a b c"]
-    assert [text_of(view.chat[0]) for view in views] == ["a b c"] * 5
+    assert [view.chat[0] for view in views] == [user_turn("a b c")] * 5
     assert views[-1].phase is Phase.DONE
-    assert title_of(views[-1].chat[-1]).startswith(
-        "3 tokens · 20.0 tok/s · first token 50 ms (queue 2 ms + prefill 48 ms)"
-    )
+    assert views[-1].chat[-1].title.startswith("3 tokens · 20.0 tok/s · first token 50 ms (queue 2 ms + prefill 48 ms)")
 
 
 async def test_the_model_gets_system_prompt_history_and_message_unchanged() -> None:
@@ -58,14 +56,14 @@ async def test_a_blank_system_prompt_is_left_out() -> None:
 
 async def test_while_waiting_the_place_in_the_queue_is_shown() -> None:
     views = await views_of(ScriptedService(wait_outputs=2), question("x"))
-    assert title_of(views[1].chat[-1]) == "waiting, 2nd in the queue"
+    assert views[1].chat[-1].title == "waiting, 2nd in the queue"
 
 
 async def test_a_slow_reader_gets_fewer_views_but_the_whole_text() -> None:
     asked = question("a b c d e")
     views = [view async for view in play_turn(ScriptedService(), asked, clock=lambda: 0.0)]  # type: ignore[arg-type]
     assert len(views) == 3
-    assert text_of(views[-1].chat[1]) == "a b c d e"
+    assert views[-1].chat[1].text == "a b c d e"
 
 
 async def test_a_refusal_leaves_the_chat_as_it_was_and_says_why() -> None:
@@ -74,7 +72,7 @@ async def test_a_refusal_leaves_the_chat_as_it_was_and_says_why() -> None:
     assert sending.phase is Phase.SENDING
     assert view.phase is Phase.REFUSED
     assert view.chat[:-1] == EARLIER
-    assert text_of(view.chat[-1]) == view.error == "The queue is full; ask again in 2 seconds."
+    assert view.chat[-1].body == view.error == "The queue is full; ask again in 2 seconds."
 
 
 async def test_too_long_a_message_is_refused_with_both_numbers() -> None:
@@ -97,22 +95,21 @@ async def test_a_failure_in_the_middle_keeps_the_part_and_the_conversation_can_g
     assert last.phase is Phase.DONE
     assert last.error == "The step failed. Try again."
     assert spoken(last.chat)[1].content == "a b "
-    assert text_of(last.chat[-1]) == "The step failed. Try again."
+    assert last.chat[-1].body == "The step failed. Try again."
 
 
 async def test_an_empty_answer_is_an_empty_bubble_and_no_error() -> None:
     last = (await views_of(ScriptedService(answer=""), question("x")))[-1]
     assert last.error is None
-    assert not is_note(last.chat[1])
-    assert text_of(last.chat[1]) == ""
+    assert last.chat[1] == assistant_turn("")
 
 
 async def test_weights_that_are_not_loaded_are_loaded_in_sight() -> None:
     service = ScriptedService()
     views = await views_of(service, question("x", model="tiny:nf4"))
     assert [view.phase for view in views[:6]] == [Phase.SENDING, *[Phase.LOADING] * 5]
-    assert title_of(views[3].chat[-1]) == "loading tiny:nf4: reading weights, 40 %"
-    assert text_of(views[3].chat[0]) == "x"
+    assert views[3].chat[-1].title == "loading tiny:nf4: reading weights, 40 %"
+    assert views[3].chat[0] == user_turn("x")
     assert views[-1].phase is Phase.DONE
 
 
@@ -125,7 +122,7 @@ async def test_a_message_that_waited_for_weights_that_failed_to_load_stays_in_th
     service = ScriptedService(refusal=OverloadedError("The queue is full."))
     view = (await views_of(service, question("x", model="tiny:nf4", earlier=EARLIER)))[-1]
     assert view.phase is Phase.REFUSED
-    assert [text_of(message) for message in view.chat[2:]] == ["x", "The queue is full."]
+    assert (view.chat[2], view.chat[3].body) == (user_turn("x"), "The queue is full.")
 
 
 async def test_closing_the_turn_early_aborts_the_request() -> None:

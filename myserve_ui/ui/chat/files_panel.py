@@ -9,6 +9,7 @@ from typing import Any
 import gradio as gr
 
 from myserve_ui.errors import InvalidRequestError
+from myserve_ui.ui.chat.history import messages_of, read_chat
 from myserve_ui.ui.chat.saved_chat import from_json, to_json, to_markdown, to_store
 from myserve_ui.ui.chat.tab import AFTER_STOP, ChatParts, Updates, unchanged
 from myserve_ui.ui.shared.events import DOWNLOAD, QUIET
@@ -37,11 +38,11 @@ class FilesPanel:
         self._upload = upload
 
     def save_markdown(self, inputs: Mapping[Any, Any]) -> dict[str, str]:
-        text = to_markdown(inputs[self._parts.chat], self._parts.controls.values(inputs))
+        text = to_markdown(read_chat(inputs[self._parts.chat]), self._parts.controls.values(inputs))
         return {"name": "chat.md", "type": "text/markdown", "text": text}
 
     def save_json(self, inputs: Mapping[Any, Any]) -> dict[str, str]:
-        text = to_json(inputs[self._parts.chat], self._parts.controls.values(inputs))
+        text = to_json(read_chat(inputs[self._parts.chat]), self._parts.controls.values(inputs))
         return {"name": "chat.json", "type": "application/json", "text": text}
 
     def open(self, inputs: Mapping[Any, Any]) -> Updates:
@@ -58,7 +59,7 @@ class FilesPanel:
         if ignored := [name for name, value in controls.items() if value is not None and name not in taken]:
             gr.Warning(escape(f"These settings of the file cannot be used here: {', '.join(ignored):.200}."))
         stored = to_store(chat, used_tokens=0, controls=parts.controls.values(inputs) | taken)
-        return {parts.chat: chat, parts.meter: "", parts.store: stored, **restored}
+        return {parts.chat: messages_of(chat), parts.meter: "", parts.store: stored, **restored}
 
     def _opened_outputs(self) -> list[Any]:
         parts = self._parts

@@ -7,6 +7,7 @@ from typing import Any
 import gradio as gr
 
 from myserve_ui.serving.chat_service import ChatService
+from myserve_ui.ui.chat.history import messages_of
 from myserve_ui.ui.chat.model_panel import ModelPanel
 from myserve_ui.ui.chat.saved_chat import from_store
 from myserve_ui.ui.chat.tab import ChatParts
@@ -37,7 +38,7 @@ class Opening:
         chat, used, saved = from_store(stored)
         default = self._service.model("")
         limit = default.context_length
-        kept = {self._parts.chat: chat, self._parts.meter: context_meter(used, limit)} if chat else {}
+        kept = {self._parts.chat: messages_of(chat), self._parts.meter: context_meter(used, limit)} if chat else {}
         scripts = examples_markdown(url=str(request.request.base_url), model=default.id, needs_key=self._needs_key)
         return {
             self._scripts: scripts,

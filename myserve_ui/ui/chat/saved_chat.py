@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NotRequired, TypedDict, TypeGuard
 
 from myserve_ui.core.strict_json import read_json
 from myserve_ui.errors import InvalidRequestError
-from myserve_ui.ui.chat.history import (
-    ROLES,
-    Chat,
-    as_made_here,
-    assistant_message,
-    is_note,
-    is_pending,
-    note,
-    settle,
-    text_of,
-    title_of,
-    user_message,
-)
+from myserve_ui.ui.chat.history import ROLES, Chat, ChatbotMessage, Note, Role, Turn, messages_of, read_chat, settle
 
 FORMAT = "myserve-chat"
 VERSION = 1
@@ -28,17 +16,33 @@ WAY_OUT = "Choose a JSON file that this page saved."
 SPEAKERS = {"user": "You", "assistant": "Assistant"}
 
 
-def to_store(chat: Sequence[dict[str, Any]], *, used_tokens: int, controls: Mapping[str, Any]) -> dict[str, Any]:
-    """What the browser keeps over a reload. Never falsy: Gradio does not write falsy values."""
-    messages = [as_made_here(message) for message in chat]
-    return {"version": VERSION, "chat": messages, "used_tokens": used_tokens, "controls": dict(controls)}
+class Stored(TypedDict):
+    """What the browser keeps over a reload."""
+
+    version: int
+    chat: list[ChatbotMessage]
+    used_tokens: int
+    controls: dict[str, object]
 
 
-def from_store(stored: object) -> tuple[Chat, int, dict[str, Any]]:
+class SavedTurn(TypedDict):
+    """A turn as files have it: plain text, with the line of numbers below an answer."""
+
+    role: Role
+    content: str
+    numbers: NotRequired[str]
+
+
+def to_store(chat: Chat, *, used_tokens: int, controls: Mapping[str, object]) -> Stored:
+    """Never falsy: Gradio does not write falsy values."""
+    return {"version": VERSION, "chat": messages_of(chat), "used_tokens": used_tokens, "controls": dict(controls)}
+
+
+def from_store(stored: object) -> tuple[Chat, int, dict[str, object]]:
     """(chat, used tokens, controls) of `to_store`; empty for anything else. An unfinished answer keeps its part."""
     if not isinstance(stored, dict) or stored.get("version") != VERSION:
         return [], 0, {}
-    chat = [as_made_here(message) for message in stored.get("chat") or [] if _is_message(message)]
+    chat = read_chat(message for message in stored.get("chat") or [] if _is_message(message))
     controls = stored.get("controls")
     return (
         settle(chat, "interrupted when the page was left"),
@@ -47,13 +51,13 @@ def from_store(stored: object) -> tuple[Chat, int, dict[str, Any]]:
     )
 
 
-def to_json(chat: Sequence[dict[str, Any]], controls: Mapping[str, Any]) -> str:
+def to_json(chat: Chat, controls: Mapping[str, object]) -> str:
     """The chat as a document that `from_json` reads back."""
-    document = {"format": FORMAT, "version": VERSION, "settings": dict(controls), "messages": _turns(chat)}
+    document = {"format": FORMAT, "version": VERSION, "settings": dict(controls), "messages": _saved_turns(chat)}
     return json.dumps(document, ensure_ascii=False, indent=2)
 
 
-def from_json(text: bytes | str) -> tuple[Chat, dict[str, Any]]:
+def from_json(text: bytes | str) -> tuple[Chat, dict[str, object]]:
     """(chat, controls) of a saved document. Raises InvalidRequestError with a sentence about what is wrong."""
     document = _document(text)
     if not isinstance(document, dict) or document.get("format") != FORMAT:
@@ -64,25 +68,25 @@ def from_json(text: bytes | str) -> tuple[Chat, dict[str, Any]]:
     return _chat_of(document.get("messages")), controls if isinstance(controls, dict) else {}
 
 
-def to_markdown(chat: Sequence[dict[str, Any]], controls: Mapping[str, Any]) -> str:
+def to_markdown(chat: Chat, controls: Mapping[str, object]) -> str:
     """The chat to read or to paste: a heading per turn, the text untouched, the numbers in italics."""
     sections = ["# Chat"]
     if system_prompt := str(controls.get("system_prompt") or "").strip():
         sections += ["## System", system_prompt]
-    for turn in _turns(chat):
+    for turn in _saved_turns(chat):
         sections += [f"## {SPEAKERS[turn['role']]}", turn["content"]]
         if numbers := turn.get("numbers"):
             sections.append(f"*{numbers}*")
     return "\n\n".join(sections) + "\n"
 
 
-def _turns(chat: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
-    turns: list[dict[str, str]] = []
-    for message in chat:
-        if not is_note(message):
-            turns.append({"role": message["role"], "content": text_of(message)})
-        elif turns and turns[-1]["role"] == "assistant" and not is_pending(message):
-            turns[-1].setdefault("numbers", title_of(message))
+def _saved_turns(chat: Chat) -> list[SavedTurn]:
+    turns: list[SavedTurn] = []
+    for entry in chat:
+        if isinstance(entry, Turn):
+            turns.append({"role": entry.role, "content": entry.text})
+        elif turns and turns[-1]["role"] == "assistant" and not entry.is_pending:
+            turns[-1].setdefault("numbers", entry.title)
     return turns
 
 
@@ -105,11 +109,11 @@ def _chat_of(turns: object) -> Chat:
     for number, turn in enumerate(turns, start=1):
         if not _is_message(turn) or not isinstance(turn["content"], str):
             raise InvalidRequestError(f"Message {number} of the file needs a role ({', '.join(ROLES)}) and a text.")
-        chat.append(user_message(turn["content"]) if turn["role"] == "user" else assistant_message(turn["content"]))
+        chat.append(Turn(turn["role"], turn["content"]))
         if isinstance(numbers := turn.get("numbers"), str):
-            chat.append(note(numbers))
+            chat.append(Note(numbers))
     return chat
 
 
-def _is_message(message: object) -> bool:
+def _is_message(message: object) -> TypeGuard[dict[str, Any]]:
     return isinstance(message, dict) and message.get("role") in ROLES and "content" in message

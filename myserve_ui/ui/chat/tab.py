@@ -18,14 +18,16 @@ from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.ui.chat.history import (
     Chat,
     last_question,
+    messages_of,
     open_note,
+    read_chat,
     settle,
     spoken,
-    text_of,
-    user_message,
+    text_in,
+    user_turn,
     without_status,
 )
-from myserve_ui.ui.chat.saved_chat import to_store
+from myserve_ui.ui.chat.saved_chat import Stored, to_store
 from myserve_ui.ui.chat.turn import Phase, Question, View, play_turn
 from myserve_ui.ui.chat.view import context_meter
 from myserve_ui.ui.shared.controls import Controls, read_params
@@ -129,7 +131,7 @@ class ChatTab:
         event(handler, parts.inputs, parts.outputs, js=AFTER_STOP, queue=False, **QUIET)
 
     async def on_submit(self, inputs: Mapping[Any, Any]) -> AsyncGenerator[Updates, None]:
-        earlier = without_status(inputs[self._parts.chat])
+        earlier = without_status(self._chat(inputs))
         text = well_formed(inputs[self._parts.box] or "")
         asking = Asking(inputs, text, before=earlier, earlier=earlier, from_box=True)
         async with aclosing(self._play(asking)) as updates:
@@ -142,42 +144,48 @@ class ChatTab:
                 yield update
 
     async def on_retry(self, inputs: Mapping[Any, Any]) -> AsyncGenerator[Updates, None]:
-        chat = inputs[self._parts.chat]
-        if (index := last_question(chat)) is None:
+        chat = self._chat(inputs)
+        if (found := last_question(chat)) is None:
             return
-        asking = Asking(inputs, text_of(chat[index]), before=without_status(chat), earlier=chat[:index])
+        index, question = found
+        asking = Asking(inputs, question.text, before=without_status(chat), earlier=chat[:index])
         async with aclosing(self._play(asking)) as updates:
             async for update in updates:
                 yield update
 
     async def on_edit(self, inputs: Mapping[Any, Any], event: gr.EditData) -> AsyncGenerator[Updates, None]:
         """A user turn that was changed is asked again; what followed it is gone."""
-        chat = inputs[self._parts.chat]
+        chat = self._chat(inputs)
         index = event.index if isinstance(event.index, int) else event.index[0]
-        text, earlier = well_formed(text_of({"content": event.value})), without_status(chat[:index])
-        before = [*earlier, user_message(text)] if text.strip() else chat
+        text, earlier = well_formed(text_in(event.value)), without_status(chat[:index])
+        before = [*earlier, user_turn(text)] if text.strip() else chat
         async with aclosing(self._play(Asking(inputs, text, before=before, earlier=earlier))) as updates:
             async for update in updates:
                 yield update
 
     def on_stop(self, inputs: Mapping[Any, Any]) -> Updates:
         """Keep what was written; a question that got no word yet goes back into the box, unless a draft is in it."""
-        parts, chat = self._parts, settle(inputs[self._parts.chat], "stopped")
-        box: dict[str, Any] = {"submit_btn": True, "stop_btn": False}
-        if (index := last_question(chat)) is not None and not spoken(chat[index:]):
-            box |= {"value": inputs[parts.box] or text_of(chat[index])}
+        parts, chat = self._parts, settle(self._chat(inputs), "stopped")
+        box: dict[str, object] = {"submit_btn": True, "stop_btn": False}
+        if (found := last_question(chat)) is not None and not spoken(chat[found[0] :]):
+            index, question = found
+            box |= {"value": inputs[parts.box] or question.text}
             chat = chat[:index]
-        return {parts.chat: chat, parts.box: gr.update(**box), parts.store: self._saved(inputs, chat)}
+        return {parts.chat: messages_of(chat), parts.box: gr.update(**box), parts.store: self._saved(inputs, chat)}
 
     def on_undo(self, inputs: Mapping[Any, Any]) -> Updates:
         """Take the last turn back and give its text back to the writer."""
-        chat = inputs[self._parts.chat]
-        if (index := last_question(chat)) is None:
+        chat = self._chat(inputs)
+        if (found := last_question(chat)) is None:
             return unchanged()
-        return self._emptied(inputs, chat[:index]) | {self._parts.box: text_of(chat[index])}
+        index, question = found
+        return self._emptied(inputs, chat[:index]) | {self._parts.box: question.text}
 
     def on_clear(self, inputs: Mapping[Any, Any]) -> Updates:
         return self._emptied(inputs, [])
+
+    def _chat(self, inputs: Mapping[Any, Any]) -> Chat:
+        return read_chat(inputs[self._parts.chat])
 
     async def _play(self, asking: Asking) -> AsyncGenerator[Updates, None]:
         """Updates of one turn. Whatever goes wrong ends in a sentence, and what was typed stays in the box."""
@@ -201,8 +209,8 @@ class ChatTab:
             before=asking.before,
             earlier=asking.earlier,
             text=asking.text,
-            system_prompt=values["system_prompt"] or "",
-            model=values["model"] or "",
+            system_prompt=str(values["system_prompt"] or ""),
+            model=str(values["model"] or ""),
             params=read_params(values),
         )
 
@@ -210,7 +218,7 @@ class ChatTab:
         parts = self._parts
         if view.error:
             gr.Warning(escape(view.error))
-        updates: Updates = {parts.chat: view.chat, parts.box: self._box(asking, view.phase, progress)}
+        updates: Updates = {parts.chat: messages_of(view.chat), parts.box: self._box(asking, view.phase, progress)}
         if view.used_tokens:
             limit = self._service.model(asking.inputs[parts.controls.model] or "").context_length
             updates[parts.meter] = context_meter(view.used_tokens, limit)
@@ -225,10 +233,10 @@ class ChatTab:
             return phase is Phase.DONE or self._clock() - progress.saved_at >= SAVE_SECONDS
         return phase is Phase.REFUSED and math.isfinite(progress.saved_at)
 
-    def _box(self, asking: Asking, phase: Phase, progress: Progress) -> dict[str, Any]:
+    def _box(self, asking: Asking, phase: Phase, progress: Progress) -> Updates:
         """Send or stop beside the box; emptied once, when its text is accepted: the next draft may be in it already."""
         is_over = phase in (Phase.DONE, Phase.REFUSED)
-        changes: dict[str, Any] = {"submit_btn": is_over, "stop_btn": not is_over}
+        changes: dict[str, object] = {"submit_btn": is_over, "stop_btn": not is_over}
         if asking.from_box and phase in ACCEPTED and not progress.is_accepted:
             progress.is_accepted = True
             changes["value"] = ""
@@ -236,9 +244,9 @@ class ChatTab:
 
     def _emptied(self, inputs: Mapping[Any, Any], chat: Chat) -> Updates:
         parts = self._parts
-        return {parts.chat: chat, parts.meter: "", parts.store: self._saved(inputs, chat, 0)}
+        return {parts.chat: messages_of(chat), parts.meter: "", parts.store: self._saved(inputs, chat, 0)}
 
-    def _saved(self, inputs: Mapping[Any, Any], chat: Chat, used_tokens: int | None = None) -> dict[str, Any]:
+    def _saved(self, inputs: Mapping[Any, Any], chat: Chat, used_tokens: int | None = None) -> Stored:
         if used_tokens is None:
             used_tokens = int((inputs[self._parts.store] or {}).get("used_tokens") or 0)
         return to_store(chat, used_tokens=used_tokens, controls=self._parts.controls.values(inputs))

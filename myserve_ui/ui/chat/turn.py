@@ -15,7 +15,7 @@ from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.errors import ContextLengthExceededError, MyServeError
 from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.serving.request_stream import RequestStream
-from myserve_ui.ui.chat.history import Chat, assistant_message, note, open_note, spoken, user_message
+from myserve_ui.ui.chat.history import Chat, Note, assistant_turn, open_note, pending_note, spoken, user_turn
 from myserve_ui.ui.shared.streams import frames
 from myserve_ui.ui.shared.words import answer_details, answer_line, load_line, progress_line
 
@@ -66,14 +66,14 @@ async def play_turn(
     service: ChatService, question: Question, *, clock: Callable[[], float] = time.monotonic
 ) -> AsyncGenerator[View, None]:
     """Views of the turn, the last one DONE or REFUSED. Closing the iterator aborts the request."""
-    asked, kept = [*question.earlier, user_message(question.text)], question.before
+    asked, kept = [*question.earlier, user_turn(question.text)], question.before
     try:
         request = question.request()
-        yield View([*asked, note("sending", pending=True)], Phase.SENDING)
+        yield View([*asked, pending_note("sending")], Phase.SENDING)
         async with aclosing(_load(service, question)) as progress:
             async for line in progress:
                 kept = asked
-                yield View([*asked, note(line, pending=True)], Phase.LOADING)
+                yield View([*asked, pending_note(line)], Phase.LOADING)
         stream = await _start(service, request)
     except MyServeError as error:
         yield View([*kept, open_note("Not sent", error.message)], Phase.REFUSED, error=error.message)
@@ -104,14 +104,14 @@ async def _start(service: ChatService, request: ChatRequest) -> RequestStream:
 def _answered(asked: Chat, text: str, output: RequestOutput) -> Chat:
     """The chat with the answer so far; an answer may be empty once it is finished."""
     is_answer = text or output.finish_reason not in (None, FinishReason.ERROR)
-    return [*asked, assistant_message(text)] if is_answer else asked
+    return [*asked, assistant_turn(text)] if is_answer else asked
 
 
 def _view(chat: Chat, output: RequestOutput, model: ModelInfo, *, seed: int | None) -> View:
     used = output.usage.total_tokens
     if output.finish_reason is None:
-        return View([*chat, note(progress_line(output), pending=True)], Phase.RUNNING, used)
+        return View([*chat, pending_note(progress_line(output))], Phase.RUNNING, used)
     if output.finish_reason is FinishReason.ERROR:
         sentence = output.error or "The engine could not finish this answer. Try again."
         return View([*chat, open_note("The answer ended early", sentence)], Phase.DONE, used, sentence)
-    return View([*chat, note(answer_line(output), answer_details(output, model, seed))], Phase.DONE, used)
+    return View([*chat, Note(answer_line(output), answer_details(output, model, seed))], Phase.DONE, used)

@@ -98,7 +98,7 @@ def draw_run(comparisons: Comparisons, base: gr.Dropdown, candidate: gr.Dropdown
     )
 
 
-def _draw_settings() -> dict[str, Any]:
+def _draw_settings() -> dict[str, gr.components.Component]:
     with gr.Accordion("Settings of both", open=False, elem_id="compare-settings"):
         system = gr.Textbox(label="System prompt", lines=1, max_lines=4, elem_id="compare-system")
         with gr.Row():

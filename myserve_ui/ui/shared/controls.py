@@ -11,7 +11,7 @@ import gradio as gr
 
 from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.errors import InvalidRequestError
-from myserve_ui.ui.shared.events import QUIET
+from myserve_ui.ui.shared.events import QUIET, Updates
 from myserve_ui.ui.shared.verbatim import well_formed
 
 SEED_BELOW = 2**31
@@ -46,16 +46,16 @@ class Controls:
     seed: gr.Textbox
     stop: gr.Textbox
 
-    def named(self) -> dict[str, Any]:
+    def named(self) -> dict[str, gr.components.Component]:
         """Name -> component."""
         return {item.name: getattr(self, item.name) for item in fields(self)}
 
-    def values(self, inputs: Mapping[Any, Any]) -> dict[str, Any]:
+    def values(self, inputs: Mapping[Any, Any]) -> dict[str, object]:
         """Name -> value, from the inputs of an event; what is typed as it can be shown."""
         values = {name: inputs[component] for name, component in self.named().items()}
         return {name: well_formed(value) if isinstance(value, str) else value for name, value in values.items()}
 
-    def restore(self, saved: Mapping[str, Any]) -> dict[Any, Any]:
+    def restore(self, saved: Mapping[str, object]) -> Updates:
         """Component -> value, for what was saved and can still be chosen; the rest stays as it is."""
         named = self.named()
         return {named[name]: value for name, value in saved.items() if name in named and _fits(named[name], value)}
@@ -87,7 +87,7 @@ def draw_controls(choices: list[tuple[str, str]], model: str, *, max_tokens: int
     return controls
 
 
-def read_params(values: Mapping[str, Any]) -> SamplingParams:
+def read_params(values: Mapping[str, object]) -> SamplingParams:
     """Sampling parameters of the sidebar's values; an empty seed is drawn here, so that it can be shown.
 
     Raises InvalidRequestError for a value out of range.
@@ -103,7 +103,7 @@ def read_params(values: Mapping[str, Any]) -> SamplingParams:
     )
 
 
-def _draw_sampling() -> dict[str, Any]:
+def _draw_sampling() -> dict[str, gr.components.Component]:
     start = PRESETS[DEFAULT_PRESET]
     with gr.Accordion("Sampling", open=False):
         return {
@@ -150,7 +150,7 @@ def _preset_values(preset: str) -> list[Any]:
     return list(values.values()) if values else [gr.skip()] * 4
 
 
-def read_seed(value: Any) -> int:
+def read_seed(value: object) -> int:
     """A typed seed, or a new one for an empty box. Raises InvalidRequestError for anything else."""
     text = str(value or "").strip()
     if not text:
@@ -161,7 +161,7 @@ def read_seed(value: Any) -> int:
         raise InvalidRequestError(f"seed must be a whole number or empty, got {text:.40}.", param="seed") from None
 
 
-def _number(name: str, value: Any) -> float:
-    if value is None:
+def _number(name: str, value: object) -> float:
+    if not isinstance(value, int | float | str):
         raise InvalidRequestError(f"{name} is empty. Type a number, or choose a preset.", param=name)
     return float(value)

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from myserve_ui.ui.shared.templates import render
 
 Updates = dict[Any, Any]
-QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+QUIET = {"show_progress": "hidden", "api_visibility": "private"}
 """Events of the page itself: no spinner over what streams, no entry in the list of endpoints."""
 DOWNLOAD = "(file) => file && window.myserve.download(file)"
 UNEXPECTED = "Something went wrong in the server; its log says what. Try again."
