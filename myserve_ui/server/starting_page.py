@@ -2,34 +2,12 @@
 
 from __future__ import annotations
 
-from html import escape
-
 from starlette.datastructures import Headers
 from starlette.responses import HTMLResponse
 from starlette.types import Scope
 
 from myserve_ui.api.middleware import own_path
-
-PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="refresh" content="1">
-<title>myserve-ui</title>
-<style>
-:root {{ color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif }}
-body {{ display: grid; place-content: center; min-height: 90vh; margin: 1rem; text-align: center }}
-h1 {{ font-size: 1.25rem; font-weight: 600; margin: 0 }}
-p {{ margin: .5rem 0; opacity: .75 }}
-</style>
-</head>
-<body>
-<h1>myserve-ui is starting</h1>
-<p>{words}</p>
-</body>
-</html>
-"""
+from myserve_ui.ui.shared.templates import render
 
 
 def is_page_visit(scope: Scope) -> bool:
@@ -40,4 +18,4 @@ def is_page_visit(scope: Scope) -> bool:
 def starting_page(words: str) -> HTMLResponse:
     """A page with `words` that asks for itself again: 503, as there is nothing to be kept of it."""
     headers = {"retry-after": "1", "cache-control": "no-store"}
-    return HTMLResponse(PAGE.format(words=escape(words)), status_code=503, headers=headers)
+    return HTMLResponse(render("page/starting", words=words), status_code=503, headers=headers)

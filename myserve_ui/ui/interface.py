@@ -24,9 +24,10 @@ from myserve_ui.ui.chat.tab import ChatParts, ChatTab
 from myserve_ui.ui.chat.view import header_badges
 from myserve_ui.ui.compare.endpoints import CompareEndpoints
 from myserve_ui.ui.compare.tab import CompareTab
-from myserve_ui.ui.shared.assets import page_head
+from myserve_ui.ui.shared.assets import logo, page_head
 from myserve_ui.ui.shared.controls import draw_controls
 from myserve_ui.ui.shared.events import QUIET
+from myserve_ui.ui.shared.templates import render
 from myserve_ui.ui.shared.theme import make_theme
 from myserve_ui.ui.shared.words import NOT_READY, model_choices
 from myserve_ui.ui.status.tab import draw_status_tab
@@ -48,10 +49,6 @@ LATEX = [
     {"left": "\\[", "right": "\\]", "display": True},
     {"left": "\\(", "right": "\\)", "display": False},
 ]
-WELCOME = (
-    "<h2>What shall we talk about?</h2>"
-    "<p>The model runs on the machine that serves this page; nothing goes further.</p>"
-)
 EXAMPLES = (
     "Explain how a bicycle stays upright, in three short sentences.",
     "Write a short poem about rain on a tin roof.",
@@ -116,18 +113,14 @@ def _draw_page(page: gr.Blocks, services: _Services, settings: Settings) -> None
     model = service.model("")
     store = gr.BrowserState({}, storage_key=STORE_KEY, secret=STORE_SECRET)
     with gr.Sidebar(open=False, width=320, elem_id="sidebar"):
-        gr.HTML("<h2>Settings</h2>", padding=False)
+        gr.HTML(render("shared/heading", level=2, words="Settings"), padding=False)
         limit = min(settings.max_model_len or LONGEST_ANSWER, LONGEST_ANSWER)  # the model may still be loading
         controls = draw_controls(model_choices(service.models(), telling=NOT_READY), model.id, max_tokens=limit)
-        gr.HTML("<h3>Save or open this chat</h3>", padding=False)
+        gr.HTML(render("shared/heading", level=3, words="Save or open this chat"), padding=False)
         files = gr.Column()
     with gr.Column(elem_id="page"):
         with gr.Row(elem_id="header"):
-            gr.HTML(
-                f'<div class="brand">{asset("logo.svg").read_text(encoding="utf-8")}<h1>{TITLE}</h1></div>',
-                elem_id="brand",
-                padding=False,
-            )
+            gr.HTML(render("page/brand", logo=logo(), title=TITLE), elem_id="brand", padding=False)
             header = gr.HTML(header_badges(model), elem_id="model-line", padding=False)
             new_chat = gr.Button("New chat", size="sm", elem_id="new-chat", scale=0, min_width=92)
         with gr.Tabs(elem_id="tabs"):
@@ -164,7 +157,7 @@ def _draw_chat(controls: Any, store: gr.BrowserState) -> ChatParts:
         editable="user",
         latex_delimiters=LATEX,
         examples=[{"text": text, "display_text": text} for text in EXAMPLES],
-        placeholder=WELCOME,
+        placeholder=render("chat/welcome"),
     )
     box = gr.Textbox(
         elem_id="box",

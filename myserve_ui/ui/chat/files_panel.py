@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from html import escape
 from typing import Any
 
 import gradio as gr
@@ -12,7 +11,7 @@ from myserve_ui.errors import InvalidRequestError
 from myserve_ui.ui.chat.history import messages_of, read_chat
 from myserve_ui.ui.chat.saved_chat import from_json, to_json, to_markdown, to_store
 from myserve_ui.ui.chat.tab import AFTER_STOP, ChatParts, Updates, unchanged
-from myserve_ui.ui.shared.events import DOWNLOAD, QUIET
+from myserve_ui.ui.shared.events import DOWNLOAD, QUIET, warn
 
 
 class FilesPanel:
@@ -51,13 +50,13 @@ class FilesPanel:
         try:
             chat, controls = from_json(inputs[self._upload])
         except InvalidRequestError as error:
-            gr.Warning(escape(error.message))
+            warn(error.message)
             return unchanged()
         controls.pop("model", None)
         named, restored = parts.controls.named(), parts.controls.restore(controls)
         taken = {name: value for name, value in controls.items() if named.get(name) in restored}
         if ignored := [name for name, value in controls.items() if value is not None and name not in taken]:
-            gr.Warning(escape(f"These settings of the file cannot be used here: {', '.join(ignored):.200}."))
+            warn(f"These settings of the file cannot be used here: {', '.join(ignored):.200}.")
         stored = to_store(chat, used_tokens=0, controls=parts.controls.values(inputs) | taken)
         return {parts.chat: messages_of(chat), parts.meter: "", parts.store: stored, **restored}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from html import escape
 from typing import Any
 
 import gradio as gr
@@ -12,7 +11,7 @@ from myserve_ui.core.model_info import LoadState
 from myserve_ui.errors import MyServeError
 from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.ui.chat.view import header_badges
-from myserve_ui.ui.shared.events import QUIET
+from myserve_ui.ui.shared.events import QUIET, warn
 from myserve_ui.ui.shared.words import NOT_READY, model_choices
 
 Updates = dict[Any, Any]
@@ -57,7 +56,7 @@ class ModelPanel:
                 async for progress in self._service.load(model):
                     yield {self._header: header_badges(self._service.model(model), progress)}
             except MyServeError as error:
-                gr.Warning(escape(error.message))
+                warn(error.message)
         yield self._view(model)
 
     def _known(self, model: str) -> str:

@@ -8,7 +8,6 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 import gradio as gr
@@ -31,7 +30,7 @@ from myserve_ui.ui.chat.saved_chat import Stored, to_store
 from myserve_ui.ui.chat.turn import Phase, Question, View, play_turn
 from myserve_ui.ui.chat.view import context_meter
 from myserve_ui.ui.shared.controls import Controls, read_params
-from myserve_ui.ui.shared.events import QUIET
+from myserve_ui.ui.shared.events import QUIET, warn
 from myserve_ui.ui.shared.verbatim import well_formed
 
 logger = logging.getLogger(__name__)
@@ -217,7 +216,7 @@ class ChatTab:
     def _updates(self, asking: Asking, view: View, progress: Progress) -> Updates:
         parts = self._parts
         if view.error:
-            gr.Warning(escape(view.error))
+            warn(view.error)
         updates: Updates = {parts.chat: messages_of(view.chat), parts.box: self._box(asking, view.phase, progress)}
         if view.used_tokens:
             limit = self._service.model(asking.inputs[parts.controls.model] or "").context_length

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from markupsafe import Markup
+
 from myserve_ui.paths import asset
+from myserve_ui.ui.shared.templates import render
 
 EXAMPLES = {"gradio_client": "examples/gradio_client.py.txt", "openai": "examples/openai_sdk.py.txt"}
 EXAMPLE_URL = "http://127.0.0.1:7860"
@@ -20,9 +23,13 @@ def held_out_text() -> str:
     return asset("held_out.txt").read_text(encoding="utf-8")
 
 
+def logo() -> Markup:
+    return Markup(asset("logo.svg").read_text(encoding="utf-8"))
+
+
 def page_head() -> str:
-    """The page's own script, for the head of the document."""
-    return f"<script>{asset('page.js').read_text(encoding='utf-8')}</script>"
+    """The page's own script, for the head of the document; plain, as Gradio may add to it."""
+    return str(render("page/head", script=Markup(asset("page.js").read_text(encoding="utf-8"))))
 
 
 def example_script(name: str, *, url: str, model: str, needs_key: bool) -> str:

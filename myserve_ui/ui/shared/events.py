@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from markupsafe import Markup
+import gradio as gr
+from markupsafe import Markup, escape
 
 from myserve_ui.ui.shared.templates import render
 
@@ -13,6 +14,11 @@ QUIET = {"show_progress": "hidden", "api_visibility": "private"}
 """Events of the page itself: no spinner over what streams, no entry in the list of endpoints."""
 DOWNLOAD = "(file) => file && window.myserve.download(file)"
 UNEXPECTED = "Something went wrong in the server; its log says what. Try again."
+
+
+def warn(sentence: str) -> None:
+    """Show `sentence` in a corner of the page; Gradio takes it for HTML. Only a queued event can."""
+    gr.Warning(escape(sentence))
 
 
 def problem(sentence: str) -> Markup:

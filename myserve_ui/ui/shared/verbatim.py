@@ -14,6 +14,7 @@ JOINER = "\u2060"
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _FENCE = re.compile(r"^[ \t]*(`{3,}(?=[^`]*$)|~{3,})[ \t]*(\S*)")
+_NO_LINE_BREAK = "(?!<br ?/?>)"
 _MARKUP = rf"[<&](?=[A-Za-z/!?#{JOINER}])"
 _IMAGE_INSIDE = r"\[[^\[\]]*\]\(data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]*\)"
 """An image that is all there: nobody is asked for it."""
@@ -25,7 +26,7 @@ _Place = tuple[re.Pattern[str], re.Pattern[str]]
 """Where a line stands: what is to be joined there, and what has been."""
 _TEXT = (re.compile(f"{_MARKUP}|{_IMAGE}"), re.compile(f"{_JOINED_MARKUP}|{_JOINED_IMAGE}"))
 _CODE = (re.compile(_IMAGE), re.compile(_JOINED_IMAGE))
-_DIAGRAM = (re.compile(f"(?!<br ?/?>)(?:{_MARKUP})|{_IMAGE}"), re.compile(f"{_JOINED_MARKUP}|{_JOINED_IMAGE}"))
+_DIAGRAM = (re.compile(f"{_NO_LINE_BREAK}(?:{_MARKUP})|{_IMAGE}"), re.compile(f"{_JOINED_MARKUP}|{_JOINED_IMAGE}"))
 """The page draws what is fenced as "mermaid", tags included; that for a new line in a label fetches nothing."""
 
 
