@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import platform
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Generic, Literal, Self, TypedDict, TypeVar
+from typing import ClassVar, Generic, Literal, Self, TypedDict, TypeVar
 
 import torch
 from pydantic import SerializerFunctionWrapHandler, model_serializer
@@ -114,7 +114,7 @@ class ScoringSpeed(Part):
     candidate: Rate | None = None
 
     @model_serializer(mode="wrap")
-    def _without_what_did_not_run(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_what_did_not_run(self, dump: SerializerFunctionWrapHandler) -> dict[str, object]:
         return {name: value for name, value in dump(self).items() if value is not None}
 
 

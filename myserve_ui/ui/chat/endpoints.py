@@ -2,7 +2,7 @@
 
 # No `from __future__ import annotations` here: Gradio reads the annotations of these functions as objects.
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import asdict
 from typing import Any
@@ -90,7 +90,7 @@ async def _stream(service: ChatService, request: ChatRequest) -> AsyncGenerator[
                 raise GenerationFailedError(output.error or "The engine could not finish this answer.")
 
 
-def _messages(message: str, system_prompt: str, history: list[dict[str, Any]]) -> tuple[Message, ...]:
+def _messages(message: str, system_prompt: str, history: Sequence[object]) -> tuple[Message, ...]:
     """Raises InvalidRequestError that names what is wrong."""
     if not isinstance(message, str) or not message.strip():
         raise InvalidRequestError("message is empty. Send some text.", param="message")

@@ -3,7 +3,7 @@
 # No `from __future__ import annotations` here: Gradio reads the annotations of these functions as objects.
 
 from collections.abc import AsyncGenerator
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import gradio as gr
 
@@ -43,7 +43,7 @@ class CompareEndpoints:
         max_tokens: int | None = None,
         timing: Literal["in turn", "together"] = "in turn",
         evidence: bool = True,
-    ) -> AsyncGenerator[dict[str, Any], None]:
+    ) -> AsyncGenerator[dict[str, object], None]:
         """Answer a prompt by two models. Streams both texts so far; the last value is the whole result.
 
         prompt: what both answer. base, candidate: an id of /models or a precision of the default model such as "nf4";
@@ -66,7 +66,7 @@ class CompareEndpoints:
                 candidate=candidate,
                 timing=_timing(timing),
             )
-            texts: dict[str, Any] = {}
+            texts: dict[str, object] = {}
             async for step in with_heartbeat(self._comparisons.compare(request, evidence=evidence)):
                 if step is not None and step.document is not None:
                     yield step.document.as_json()
@@ -85,7 +85,7 @@ class CompareEndpoints:
         window: int | None = None,
         stride: int | None = None,
         tokens: bool = False,
-    ) -> AsyncGenerator[dict[str, Any], None]:
+    ) -> AsyncGenerator[dict[str, object], None]:
         """Score a text by two precisions. Streams the progress; the last value is the report.
 
         text: 2 to 16384 tokens. base, candidate: as in /compare. window, stride: how the text is cut; every token is
@@ -101,7 +101,7 @@ class CompareEndpoints:
 
     async def perplexity(
         self, text: str, model: str = "", window: int | None = None, stride: int | None = None, tokens: bool = False
-    ) -> AsyncGenerator[dict[str, Any], None]:
+    ) -> AsyncGenerator[dict[str, object], None]:
         """Perplexity of one model on a text. Streams the progress; the last value is the result.
 
         text: 2 to 16384 tokens. model: an id of /models or a precision of the default model, empty for the default.
@@ -118,9 +118,9 @@ class CompareEndpoints:
 
 async def _results(
     steps: AsyncGenerator[Progress[R], None], *, with_tokens: bool
-) -> AsyncGenerator[dict[str, Any], None]:
+) -> AsyncGenerator[dict[str, object], None]:
     """The progress as small dicts, repeated while nothing happens; then the document."""
-    progress = {"tokens_done": 0, "tokens_total": 0}
+    progress: dict[str, object] = {"tokens_done": 0, "tokens_total": 0}
     async for step in with_heartbeat(steps):
         if step is not None and step.document is not None:
             yield (step.document if with_tokens else step.document.without_tokens()).as_json()
