@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -96,6 +97,9 @@ HOMES: dict[str, set[str]] = {
     "argparse": {"settings/reading", "selftest", "bench", "cli", "benchmarks"},
 }
 """Top-level module -> the rooms, folders or files that may import it."""
+
+HTML_TAG = re.compile(r"</|<!?[a-z][a-z0-9]*[\s/>]", re.IGNORECASE)
+"""As HTML and SVG write tags; `<tool_call>` is none."""
 
 NAMES_THAT_SAY_NOTHING = {"utils", "helpers", "common", "misc"}
 PRINTERS = {"selftest", "gpu_check", "commands", "output", "__main__"}
@@ -285,6 +289,27 @@ def prints_nothing(module: Module) -> Iterator[str]:
             yield f"line {node.lineno}: print"
 
 
+def makes_html_from_templates_alone(module: Module) -> Iterator[str]:
+    """No tag stands in an f-string, beside + or %, or before .format or .join: nothing put in there is escaped."""
+    for node in ast.walk(module.tree):
+        if any(HTML_TAG.search(text) for text in _texts_put_together(node)):
+            yield f"line {getattr(node, 'lineno', 0)}: HTML is made of strings; render a template"
+
+
+def _texts_put_together(node: ast.AST) -> Iterator[str]:
+    """The constant parts of an expression that makes a text of several."""
+    if isinstance(node, ast.JoinedStr):
+        yield "".join(str(part.value) if isinstance(part, ast.Constant) else "x" for part in node.values)
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mod):
+        yield from _constant_texts(node.left, node.right)
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("format", "join"):
+        yield from _constant_texts(node.func.value)
+
+
+def _constant_texts(*nodes: ast.AST) -> Iterator[str]:
+    return (node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
 def does_no_work_at_import(module: Module) -> Iterator[str]:
     """While a module is imported it defines, and makes constants by QUIET_CALLS or functions made of those."""
     own = {f.name for f in _functions(module) if {ast.unparse(c.func) for c in _calls(f.body)} <= QUIET_CALLS}
@@ -341,5 +366,6 @@ RULES: tuple[Callable[[Module], Iterator[str]], ...] = (
     stays_small,
     takes_few_parameters,
     prints_nothing,
+    makes_html_from_templates_alone,
     does_no_work_at_import,
 )

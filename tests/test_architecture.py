@@ -77,6 +77,12 @@ BAD = [
     (rules.takes_few_parameters, "myserve_ui/api/sse.py", "def f(a, b, c, *, d, e, g): ...", "6 parameters"),
     (rules.takes_few_parameters, "myserve_ui/api/sse.py", "class A:\n def f(self, a, b, c, d, e, g): ...", "6"),
     (rules.prints_nothing, "myserve_ui/api/sse.py", "def f():\n print(1)", "line 2"),
+    (rules.makes_html_from_templates_alone, "myserve_ui/ui/chat/view.py", "def f(x): return f'<p>{x}'", "line 1"),
+    (rules.makes_html_from_templates_alone, "myserve_ui/ui/chat/view.py", "def f(x): return f'<{x}>'", "line 1"),
+    (rules.makes_html_from_templates_alone, "myserve_ui/ui/chat/view.py", "def f(x): return '<b>%s</b>' % x", "line 1"),
+    (rules.makes_html_from_templates_alone, "myserve_ui/ui/chat/view.py", "def f(x): return '<br/>' + x", "line 1"),
+    (rules.makes_html_from_templates_alone, "myserve_ui/ui/chat/view.py", "def f(x): return '</b>'.join(x)", "line 1"),
+    (rules.makes_html_from_templates_alone, "myserve_ui/server/a.py", "def f(x): return '<i>{}'.format(x)", "line 1"),
     (rules.does_no_work_at_import, "myserve_ui/api/sse.py", "model = load()", "load()"),
     (rules.does_no_work_at_import, "myserve_ui/api/sse.py", "def f():\n load()\nX = f()", "line 3: f()"),
     (rules.does_no_work_at_import, "myserve_ui/api/sse.py", "@app.get('/')\ndef f(): ...", "app.get()"),
@@ -100,6 +106,7 @@ def test_every_rule_is_shown_to_bite():
 
 
 GOOD = [
+    ("myserve_ui/tools/formats.py", "def f(x): return f'it reads <tool_call> where 1 < {x}'\nX = '<b>as it is</b>'"),
     ("myserve_ui/serving/engine_worker.py", "import threading\nfrom myserve_ui.engine.engine import Engine"),
     ("myserve_ui/engine/rows/attention.py", "import torch\nimport transformers\ndef f(a, b, c, d, e, g): ..."),
     ("myserve_ui/ui/chat/tab.py", "import gradio as gr\ndef on_submit(a, b, c, d, e, g, h): ..."),

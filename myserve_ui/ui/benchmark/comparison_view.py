@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from html import escape
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
 
 from myserve_ui.bench.documents.differences import LatencyDifference, RowDifference, RunComparison
 from myserve_ui.bench.loads import load_words
 from myserve_ui.core.number_words import UNKNOWN, signed
 from myserve_ui.ui.benchmark.words import legend_words
-from myserve_ui.ui.shared.number_table import number_table
+from myserve_ui.ui.shared.templates import render
 
-HEADINGS = ("load", "b against a", "tok/s", "TTFT, ms", "TPOT, ms", "E2E, ms", "n")
 PAIRED = "Paired: both sides got the same requests, and each is compared with itself."
 UNPAIRED = "Not paired: the runs asked different things, so their means are compared (Welch)."
 HOW = (
@@ -20,36 +21,44 @@ HOW = (
 )
 
 
-def comparison_view(comparison: RunComparison) -> str:
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A mean difference with its interval; no interval where there is no mean."""
+
+    mean: str
+    interval: str = ""
+    is_clear: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One row against its counterpart, as words."""
+
+    load: str
+    names: str
+    faster: str
+    cells: list[Cell]
+    count: str
+    caution: str | None
+    """What stands against taking the difference for that of the servers."""
+
+
+def comparison_view(comparison: RunComparison) -> Markup:
     """HTML of two runs side by side."""
-    how = PAIRED if comparison.is_paired else UNPAIRED
+    how = f"{PAIRED if comparison.is_paired else UNPAIRED} {HOW}"
     left_out = len(comparison.unmatched.a) + len(comparison.unmatched.b)
     words = f" {left_out} rows have no counterpart." if left_out else ""
-    return (
-        f'<section class="report" aria-label="Comparison"><p class="lead">a = {escape(comparison.a)}, '
-        f"b = {escape(comparison.b)}</p>{number_table(HEADINGS, map(_line, comparison.rows))}"
-        f'{_cautions(comparison.rows)}<p class="fine">{how} {HOW}{escape(words)}</p></section>'
-    )
+    lead = f"a = {comparison.a}, b = {comparison.b}"
+    return _table(comparison.rows, label="Comparison", lead=lead, how=how + words)
 
 
-def differences_view(rows: tuple[RowDifference, ...]) -> str:
+def differences_view(rows: Sequence[RowDifference]) -> Markup:
     """HTML of what the models of one run differ by; empty for a single model."""
-    if not rows:
-        return ""
-    return (
-        '<section class="report" aria-label="Differences"><h4>Against the first model, same requests</h4>'
-        f'{number_table(HEADINGS, map(_line, rows))}{_cautions(rows)}<p class="fine">{PAIRED} {HOW}</p></section>'
-    )
+    return _table(rows, label="Differences", lead="", how=f"{PAIRED} {HOW}") if rows else Markup()
 
 
-def _cautions(rows: Iterable[RowDifference]) -> str:
-    """What stands against taking differences for those of the servers; empty if nothing does."""
-    lines = [
-        f"<li>{escape(load_words(row.load))}, {escape(_names(row))}: {escape(row.caution)}</li>"
-        for row in rows
-        if row.caution
-    ]
-    return f'<div class="failures" role="note"><ul>{"".join(lines)}</ul></div>' if lines else ""
+def _table(rows: Sequence[RowDifference], *, label: str, lead: str, how: str) -> Markup:
+    return render("benchmark/differences", label=label, lead=lead, how=how, lines=[_line(row) for row in rows])
 
 
 def _names(row: RowDifference) -> str:
@@ -58,23 +67,24 @@ def _names(row: RowDifference) -> str:
     return b if a == b else f"{b} against {a}"
 
 
-def _line(row: RowDifference) -> str:
+def _line(row: RowDifference) -> Line:
     latencies = (row.latencies.ttft_ms, row.latencies.tpot_ms, row.latencies.e2e_ms)
     numbers = sorted({found.n for found in latencies if found})
-    count = " to ".join(str(number) for number in dict.fromkeys((numbers[0], numbers[-1]))) if numbers else "0"
     ratio = row.rates.output_throughput.ratio
-    faster = UNKNOWN if ratio is None else f"× {ratio:.3g}"
-    return (
-        f"<tr><th>{escape(load_words(row.load))}</th><td class='words'>{escape(_names(row))}</td>"
-        f"<td>{faster}</td>{''.join(map(_cell, latencies))}<td>{count}</td></tr>"
+    return Line(
+        load=load_words(row.load),
+        names=_names(row),
+        faster=UNKNOWN if ratio is None else f"× {ratio:.3g}",
+        cells=[_cell(found) for found in latencies],
+        count=" to ".join(str(number) for number in dict.fromkeys((numbers[0], numbers[-1]))) if numbers else "0",
+        caution=row.caution,
     )
 
 
-def _cell(difference: LatencyDifference | None) -> str:
+def _cell(difference: LatencyDifference | None) -> Cell:
     if difference is None:
-        return f"<td>{UNKNOWN}</td>"
+        return Cell(UNKNOWN)
     interval = UNKNOWN
     if difference.low is not None and difference.high is not None:
         interval = f"{signed(difference.low)} to {signed(difference.high)}"
-    kind = ' class="clear"' if difference.is_clear else ""
-    return f"<td{kind}>{signed(difference.mean)}<small>{interval}</small></td>"
+    return Cell(signed(difference.mean), interval, difference.is_clear)

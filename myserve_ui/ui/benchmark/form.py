@@ -13,7 +13,7 @@ from myserve_ui.bench.prompt_file import read_prompts
 from myserve_ui.bench.question.form import FormValues, split_levels
 from myserve_ui.core.model_info import ModelInfo
 from myserve_ui.errors import InvalidRequestError
-from myserve_ui.ui.shared.events import QUIET
+from myserve_ui.ui.shared.events import QUIET, paragraph
 from myserve_ui.ui.shared.words import model_choices
 
 LOAD_KINDS = [
@@ -31,9 +31,9 @@ LEVELS = {
     "ramp-rate": ("Requests per second, step by step", "0.5, 1, 2, 4"),
 }
 SHARED = (
-    '<p class="fine">The run shares this machine with every chat: chats stay usable and slow it down, and it them. '
+    "The run shares this machine with every chat: chats stay usable and slow it down, and it them. "
     "One run at a time; others wait for their turn. Answers never come from the cache of answers, "
-    "and prompts begin with new words in each run, so that no earlier run's are found computed.</p>"
+    "and prompts begin with new words in each run, so that no earlier run's are found computed."
 )
 
 
@@ -90,7 +90,7 @@ def draw_form(models: Sequence[ModelInfo], default: str, *, may_leave: bool) -> 
     with gr.Accordion("More settings", open=False, elem_id="bench-more"):
         parts |= _draw_more()
     parts |= _draw_other(may_leave=may_leave)
-    gr.HTML(SHARED, padding=False)
+    gr.HTML(paragraph("fine", SHARED), padding=False)
     form = BenchForm(**parts)
     form.load.change(_levels_of, form.load, [form.levels, form.arrivals], queue=False, **QUIET)
     form.arrivals.change(_burstiness_of, form.arrivals, form.burstiness, queue=False, **QUIET)

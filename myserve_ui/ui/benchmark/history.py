@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from html import escape
 from typing import Any
 
 import gradio as gr
@@ -18,7 +17,7 @@ from myserve_ui.errors import MyServeError
 from myserve_ui.ui.benchmark.comparison_view import comparison_view
 from myserve_ui.ui.benchmark.results import ResultsPanel
 from myserve_ui.ui.benchmark.words import moment
-from myserve_ui.ui.shared.events import QUIET, UNEXPECTED, Updates, problem
+from myserve_ui.ui.shared.events import QUIET, UNEXPECTED, Updates, paragraph, problem
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +70,7 @@ class HistoryPanel:
         words = f"Damaged, left out: {', '.join(listing.damaged)}." if listing.damaged else ""
         if not known:
             words = f"Nothing is saved yet. {words}"
-        return [*(gr.update(choices=choices, value=value) for value in values), f'<p class="fine">{escape(words)}</p>']
+        return [*(gr.update(choices=choices, value=value) for value in values), paragraph("fine", words)]
 
     async def on_open(self, run: str | None) -> Updates:
         """Show a saved run where a new one would be shown."""
@@ -104,7 +103,7 @@ class HistoryPanel:
 
     async def on_delete(self, run: str | None, other: str | None) -> list[Any]:
         """Forget a run; both lists without it, and what came of it."""
-        words = '<p class="fine">Deleted.</p>' if run else problem(NOT_CHOSEN)
+        words = paragraph("fine", "Deleted.") if run else problem(NOT_CHOSEN)
         try:
             if run:
                 await self._service.delete_run(run)

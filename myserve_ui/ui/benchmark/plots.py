@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from markupsafe import Markup
+
 from myserve_ui.bench.client.records import Outcome
 from myserve_ui.bench.documents.rows import Row
 from myserve_ui.bench.documents.run import BenchmarkRun
@@ -36,7 +38,7 @@ MOST_STEPS = 120
 Value = Callable[[Row], float | None]
 
 
-def load_plots(run: BenchmarkRun) -> list[str]:
+def load_plots(run: BenchmarkRun) -> list[Markup]:
     """For each kind of load: throughput, latency and goodput over it."""
     kinds = dict.fromkeys(kind_of(row.load) for row in run.rows)
     return [plot for kind in kinds for plot in _plots_of_kind(run, kind)]
@@ -47,7 +49,7 @@ def kind_of(load: Load) -> str:
     return "concurrency" if isinstance(load, ClosedLoop) else "rate" if isinstance(load, OpenLoop) else "ramp"
 
 
-def _plots_of_kind(run: BenchmarkRun, kind: str) -> list[str]:
+def _plots_of_kind(run: BenchmarkRun, kind: str) -> list[Markup]:
     rows = [row for row in run.rows if kind_of(row.load) == kind and row.completed]
     if not rows:
         return []
@@ -71,7 +73,7 @@ def _plots_of_kind(run: BenchmarkRun, kind: str) -> list[str]:
     ]
 
 
-def percentile_plots(run: BenchmarkRun) -> list[str]:
+def percentile_plots(run: BenchmarkRun) -> list[Markup]:
     """TTFT and TPOT of every row: a column from the median to the 99th percentile."""
     found = {
         "Time to first token": [(row, row.ttft_ms) for row in run.rows if row.ttft_ms],
@@ -80,13 +82,13 @@ def percentile_plots(run: BenchmarkRun) -> list[str]:
     return [_percentiles(run, name, rows) for name, rows in found.items() if rows]
 
 
-def distribution_plots(run: BenchmarkRun) -> list[str]:
+def distribution_plots(run: BenchmarkRun) -> list[Markup]:
     """Which share of the answers was complete after how long: a plot for each kind of load, a curve for each row.
 
     Every curve has a colour of its own, unlike other plots, where colours are models: loads cross each other here.
     """
     kinds = dict.fromkeys(kind_of(row.load) for row in run.rows)
-    plots: list[str] = []
+    plots: list[Markup] = []
     for kind in kinds:
         rows = {index: row for index, row in enumerate(run.rows) if kind_of(row.load) == kind}
         found = [curve for index, row in rows.items() if (curve := _distribution(run, index, row))]
@@ -156,7 +158,7 @@ def _goodput_axis(series: Sequence[Series]) -> Axis:
     return linear_axis("good requests per second", [mark.y for line in series for mark in line.marks])
 
 
-def _percentiles(run: BenchmarkRun, name: str, rows: Sequence[tuple[Row, Percentiles]]) -> str:
+def _percentiles(run: BenchmarkRun, name: str, rows: Sequence[tuple[Row, Percentiles]]) -> Markup:
     """Columns side by side for the models of a load."""
     loads, models = list(dict.fromkeys(row.load for row in run.rows)), models_of(run.rows)
     series = []

@@ -14,11 +14,11 @@ from myserve_ui.bench.documents.run import BenchmarkRun
 from myserve_ui.bench.question.reproduction import as_command, as_curl, as_gradio_client
 from myserve_ui.ui.benchmark.tables import EXPLAINED, requests_csv, results_csv, results_table
 from myserve_ui.ui.benchmark.view import plots_view, summary_view
-from myserve_ui.ui.shared.events import DOWNLOAD, QUIET, Updates
+from myserve_ui.ui.shared.events import DOWNLOAD, QUIET, Updates, paragraph
 
 EMPTY = (
-    '<p class="empty">No results yet. Choose a load and run it, or open a saved run. '
-    "With the values above a run takes a few minutes on a laptop.</p>"
+    "No results yet. Choose a load and run it, or open a saved run. "
+    "With the values above a run takes a few minutes on a laptop."
 )
 Write = Callable[[BenchmarkRun], str]
 
@@ -29,12 +29,12 @@ class ResultsPanel:
     def draw(self) -> None:
         """Draw into the open layout and wire."""
         self.document = gr.State(None)
-        self._summary = gr.HTML(EMPTY, elem_id="bench-summary", padding=False)
+        self._summary = gr.HTML(paragraph("empty", EMPTY), elem_id="bench-summary", padding=False)
         with gr.Column(visible=False) as self._rows:
             self._table = gr.Dataframe(
                 interactive=False, wrap=False, show_label=False, elem_id="bench-table", max_height=420
             )
-            gr.HTML(f'<p class="fine">{EXPLAINED}</p>', padding=False)
+            gr.HTML(paragraph("fine", EXPLAINED), padding=False)
         with gr.Column(visible=False, elem_id="bench-found") as self._found:
             with gr.Row(elem_id="bench-files"):
                 buttons = {

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import Any
 
 import gradio as gr
+from markupsafe import Markup
 
 from myserve_ui.bench.roofline.calculator import ModelShape, calculate_roofline, parse_count
 from myserve_ui.bench.roofline.device_table import DEVICES, Device, find_device
@@ -13,8 +13,8 @@ from myserve_ui.bench.roofline.documents import CalculatedRoofline
 from myserve_ui.core.number_words import UNKNOWN, decimal, kib, percent
 from myserve_ui.errors import InvalidRequestError
 from myserve_ui.ui.benchmark.roofline_card import ceilings
-from myserve_ui.ui.shared.events import QUIET, problem
-from myserve_ui.ui.shared.number_table import facts_list, number_table, tiles
+from myserve_ui.ui.shared.events import QUIET, paragraph, problem
+from myserve_ui.ui.shared.templates import render
 
 KNOWN_MODELS: dict[str, tuple[str, int, int, int]] = {
     "SmolLM2-135M": ("134.5M", 30, 3, 64),
@@ -29,8 +29,8 @@ OWN = "my own numbers"
 FIRST_MODEL, FIRST_DEVICE = "Llama-3.1-8B", "RTX 4090"
 WEIGHT_BITS = [("32 bits", 32.0), ("16 bits", 16.0), ("8 bits", 8.0), ("nf4, 4.5 bits", 4.5), ("int4, 4.25 bits", 4.25)]
 INTRODUCTION = (
-    '<p class="lead">The same arithmetic for any model and device, from numbers alone. Datasheets promise more than is '
-    "reached: 80 to 90 % of the bandwidth is usual.</p>"
+    "The same arithmetic for any model and device, from numbers alone. Datasheets promise more than is reached: 80 to "
+    "90 % of the bandwidth is usual."
 )
 
 
@@ -39,7 +39,7 @@ class CalculatorPanel:
 
     def draw(self) -> None:
         """Draw into the open layout and wire."""
-        gr.HTML(INTRODUCTION, padding=False)
+        gr.HTML(paragraph("lead", INTRODUCTION), padding=False)
         model, shape = _draw_model()
         device, machine = _draw_device()
         inputs = [*shape, *machine]
@@ -102,7 +102,7 @@ def calculate(
     memory: float | None,
     teraflops: float | None,
     context: float | None,
-) -> str:
+) -> Markup:
     """HTML of the card, or of the sentence about a number that cannot be."""
     try:
         shape = ModelShape(
@@ -119,7 +119,7 @@ def calculate(
         return problem(error.message)
 
 
-def calculation_view(roofline: CalculatedRoofline) -> str:
+def calculation_view(roofline: CalculatedRoofline) -> Markup:
     """HTML of a roofline from numbers alone."""
     room = f"{roofline.kv_budget_bytes / 1e9:,.1f} GB"
     facts = [
@@ -131,9 +131,12 @@ def calculation_view(roofline: CalculatedRoofline) -> str:
         ("source of the device's numbers", roofline.source),
     ]
     lacking = problem("The weights alone do not fit this device: fewer bits, or more memory.")
-    return (
-        f'<section class="roofline" aria-label="Calculated roofline">{"" if roofline.weights_fit else lacking}'
-        f"{tiles(_headline(roofline))}{ceilings(roofline.rows)}{facts_list(facts)}</section>"
+    return render(
+        "benchmark/calculation",
+        problem="" if roofline.weights_fit else lacking,
+        headline=_headline(roofline),
+        rows=ceilings(roofline.rows),
+        facts=facts,
     )
 
 
@@ -147,18 +150,9 @@ def _headline(roofline: CalculatedRoofline) -> list[tuple[str, str]]:
     ]
 
 
-def devices_view() -> str:
+def devices_view() -> Markup:
     """HTML of the known devices with the sources of their numbers, folded away."""
-    lines = (
-        f"<tr><th>{escape(device.name)}</th><td>{device.memory_gb:g}</td><td>{device.gb_per_s:,g}</td>"
-        f"<td>{UNKNOWN if device.teraflops is None else f'{device.teraflops:g}'}</td>"
-        f'<td class="words">{escape(device.source)}</td></tr>'
-        for device in DEVICES
-    )
-    table = number_table(("device", "GB", "GB/s", "TFLOP/s", "source"), lines)
-    return (
-        f"<details class='devices'><summary>Known devices and where their numbers come from</summary>{table}</details>"
-    )
+    return render("benchmark/devices", devices=DEVICES)
 
 
 def _source_of(name: str) -> str:

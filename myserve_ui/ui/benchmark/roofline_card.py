@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Sequence
-from html import escape
 from typing import Any
 
 import gradio as gr
+from markupsafe import Markup
 
 from myserve_ui.bench.benchmark_service import BenchmarkService
 from myserve_ui.bench.roofline.documents import Ceiling, ServedRoofline
 from myserve_ui.core.number_words import UNKNOWN, decimal, kib, mib, precision_words
 from myserve_ui.errors import MyServeError
-from myserve_ui.ui.shared.events import QUIET, problem
-from myserve_ui.ui.shared.number_table import Facts, facts_list, number_table, tiles
+from myserve_ui.ui.shared.events import QUIET, paragraph, problem
 from myserve_ui.ui.shared.streams import with_heartbeat
+from myserve_ui.ui.shared.templates import render
 from myserve_ui.ui.shared.words import model_choices
 
-MEASURING = (
-    '<p class="working">Loading the model if need be, then measuring how fast this machine reads and multiplies…</p>'
-)
+MEASURING = "Loading the model if need be, then measuring how fast this machine reads and multiplies…"
 INTRODUCTION = (
-    '<p class="lead">A decode step reads every weight once and the cache of every sequence. The larger of the time to '
-    "read and the time to multiply is the least it can take; nothing that is measured can be quicker.</p>"
+    "A decode step reads every weight once and the cache of every sequence. The larger of the time to read and the "
+    "time to multiply is the least it can take; nothing that is measured can be quicker."
 )
-EMPTY = '<p class="empty">Not measured yet. It takes about two seconds, on every core.</p>'
+EMPTY = "Not measured yet. It takes about two seconds, on every core."
 HOW = (
     "Read bandwidth over a buffer far larger than the last cache; matrix rate of one large product in the compute "
     "dtype; of several measurements the best counts, as others were disturbed. Weights that a kernel first expands are "
@@ -41,7 +39,7 @@ class RooflineCard:
     def draw(self) -> None:
         """Draw into the open layout and wire."""
         models = self._service.models()
-        gr.HTML(INTRODUCTION, padding=False)
+        gr.HTML(paragraph("lead", INTRODUCTION), padding=False)
         with gr.Row(elem_classes="asking"):
             model = gr.Dropdown(
                 model_choices(models),
@@ -52,12 +50,12 @@ class RooflineCard:
                 min_width=220,
             )
             measure = gr.Button("Measure", variant="primary", elem_id="roofline-measure", scale=0, min_width=120)
-        card = gr.HTML(EMPTY, elem_id="roofline-card", padding=False)
+        card = gr.HTML(paragraph("empty", EMPTY), elem_id="roofline-card", padding=False)
         measure.click(self.on_measure, model, card, concurrency_limit=None, trigger_mode="once", **QUIET)
 
     async def on_measure(self, model: str) -> AsyncGenerator[Any, None]:
         """The card, with signs of life while a model loads."""
-        yield MEASURING
+        yield paragraph("working", MEASURING)
         try:
             async for document in with_heartbeat(self._documents(model)):
                 yield gr.skip() if document is None else card_view(document)
@@ -68,18 +66,20 @@ class RooflineCard:
         yield await self._service.roofline_anew(model or "")
 
 
-def card_view(roofline: ServedRoofline) -> str:
+def card_view(roofline: ServedRoofline) -> Markup:
     """HTML of what a model could do at most on this machine."""
-    title = f"{precision_words(roofline.precision)} · {roofline.dtype} on {roofline.device}"
-    return (
-        f'<section class="roofline" aria-label="Roofline of {escape(roofline.model)}">'
-        f"<h3>{escape(roofline.model)}</h3><p class='fine'>{escape(title)}</p>"
-        f"{tiles(headline_facts(roofline))}{ceilings(roofline.rows)}{facts_list(_facts(roofline))}"
-        f'<p class="fine">{HOW}</p></section>'
+    return render(
+        "benchmark/roofline",
+        model=roofline.model,
+        circumstances=f"{precision_words(roofline.precision)} · {roofline.dtype} on {roofline.device}",
+        headline=headline_facts(roofline),
+        rows=ceilings(roofline.rows),
+        facts=_facts(roofline),
+        how=HOW,
     )
 
 
-def headline_facts(roofline: ServedRoofline) -> Facts:
+def headline_facts(roofline: ServedRoofline) -> list[tuple[str, str]]:
     """The four numbers to remember."""
     rate, crossing = roofline.flops_per_s, roofline.crossing_batch
     return [
@@ -101,11 +101,9 @@ def _facts(roofline: ServedRoofline) -> Iterable[tuple[str, str]]:
         yield f"sequences of {room.length:,} tokens that fit", f"{room.sequences:,}"
 
 
-def ceilings(rows: Sequence[Ceiling]) -> str:
-    """The bound of a step for each batch and context, as a table."""
-    lines = (
-        f"<tr><th>{row.batch}</th><td>{row.context:,}</td><td>{decimal(row.bound_ms)}</td>"
-        f"<td>{decimal(row.tokens_per_s)}</td><td>{escape(row.bound_by)}</td></tr>"
+def ceilings(rows: Sequence[Ceiling]) -> list[tuple[str, ...]]:
+    """The bound of a step for each batch and context, as cells of a table."""
+    return [
+        (str(row.batch), f"{row.context:,}", decimal(row.bound_ms), decimal(row.tokens_per_s), row.bound_by)
         for row in rows
-    )
-    return number_table(("batch", "context", "step ≥ ms", "tok/s ≤", "bound by"), lines)
+    ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from markupsafe import Markup
+
 from myserve_ui.bench.documents.rows import Row
 from myserve_ui.bench.documents.run import BenchmarkRun
 from myserve_ui.core.number_words import decimal, percent
@@ -44,7 +46,7 @@ class Work:
         return 2 * self.num_parameters * tokens_per_second
 
 
-def roofline_plot(run: BenchmarkRun) -> str | None:
+def roofline_plot(run: BenchmarkRun) -> Markup | None:
     """HTML of the log-log plot; None if the machine was not measured or the models' costs are not known."""
     works = works_of(run)
     if not works:

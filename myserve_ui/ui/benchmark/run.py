@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import gradio as gr
+from markupsafe import Markup
 
 from myserve_ui.bench.benchmark_service import BenchmarkService
 from myserve_ui.bench.question.question import BenchmarkRequest
@@ -18,16 +19,16 @@ from myserve_ui.core.number_words import duration
 from myserve_ui.errors import MyServeError
 from myserve_ui.ui.benchmark.form import BenchForm
 from myserve_ui.ui.benchmark.results import ResultsPanel
-from myserve_ui.ui.shared.events import QUIET, UNEXPECTED, Updates, problem, progress_bar
+from myserve_ui.ui.shared.events import QUIET, UNEXPECTED, Updates, paragraph, problem, progress_bar
 from myserve_ui.ui.shared.streams import with_heartbeat
 
 logger = logging.getLogger(__name__)
 
-WAITING = '<p class="working">Waiting for its turn: one benchmark runs at a time.</p>'
-STOPPED = '<p class="fine">Stopped.</p>'
+WAITING = "Waiting for its turn: one benchmark runs at a time."
+STOPPED = "Stopped."
 UNREADABLE = "One of the values above cannot be used; check them and run again."
-NOTHING = '<p class="fine">Stopped before anything was measured.</p>'
-ONE_AT_A_TIME: dict[str, Any] = {"concurrency_limit": 1, "concurrency_id": "bench"}
+NOTHING = "Stopped before anything was measured."
+ONE_AT_A_TIME: dict[str, object] = {"concurrency_limit": 1, "concurrency_id": "bench"}
 LONGEST_WIND_UP = 10.0
 """Seconds that Stop waits for what was measured to be kept."""
 
@@ -63,7 +64,7 @@ class BenchRun:
     def on_begin(self, request: gr.Request) -> Updates:
         """At once, also while another benchmark holds the queue."""
         self._stopped.discard(request.session_hash)
-        return self._buttons(running=True) | {self.progress: WAITING} | self._results.clear()
+        return self._buttons(running=True) | {self.progress: paragraph("working", WAITING)} | self._results.clear()
 
     async def on_run(self, inputs: Mapping[Any, Any], request: gr.Request) -> AsyncGenerator[Updates, None]:
         """Run one benchmark. Whatever goes wrong ends in a sentence, and the form stays as it is."""
@@ -99,14 +100,14 @@ class BenchRun:
         self._stopped.add(request.session_hash)
         watch = self._watches.pop(request.session_hash, None)
         if watch is None:
-            return buttons | {self.progress: STOPPED}
+            return buttons | {self.progress: paragraph("fine", STOPPED)}
         with suppress(TimeoutError):
             await asyncio.wait_for(watch.has_ended.wait(), LONGEST_WIND_UP)
         newest = await self._newest_run()
         if newest is None or newest == watch.newest_before:
-            return buttons | {self.progress: NOTHING}
-        document = await self._service.load_run(newest)
-        return buttons | {self.progress: STOPPED} | await asyncio.to_thread(self._results.show, document)
+            return buttons | {self.progress: paragraph("fine", NOTHING)}
+        shown = await asyncio.to_thread(self._results.show, await self._service.load_run(newest))
+        return buttons | {self.progress: paragraph("fine", STOPPED)} | shown
 
     async def _newest_run(self) -> str | None:
         runs = (await self._service.runs()).runs
@@ -140,7 +141,7 @@ class _Watch:
     has_ended: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-def progress_view(step: SweepProgress) -> str:
+def progress_view(step: SweepProgress) -> Markup:
     """HTML of what is going on, how far it is, and how long it will take."""
     words = step.text if step.seconds_left is None else f"{step.text} · about {duration(step.seconds_left)} left"
     return progress_bar(step.done, step.total, words)

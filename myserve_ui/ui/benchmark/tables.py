@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from html import escape
 
 import pandas as pd
+from markupsafe import Markup
 
 from myserve_ui.bench.documents.rows import Row
 from myserve_ui.bench.documents.run import BenchmarkRun
 from myserve_ui.bench.loads import load_words
 from myserve_ui.bench.summary import Percentiles
 from myserve_ui.core.number_words import UNKNOWN, decimal, percent
+from myserve_ui.ui.shared.templates import render
 
 Tell = Callable[[Row], str]
 FORMULA_SIGNS = ("=", "+", "-", "@")
@@ -40,18 +41,12 @@ def requests_csv(run: BenchmarkRun) -> str:
     return pd.DataFrame([_flat(request.model_dump(mode="json")) for request in run.requests]).to_csv(index=False)
 
 
-def failures_view(rows: Sequence[Row]) -> str:
+def failures_view(rows: Sequence[Row]) -> Markup:
     """HTML of what went wrong, how often; empty if nothing did."""
-    lines = [
-        f"<li>{escape(row.model)}, {escape(load_words(row.load))}: {number} × {escape(error)}</li>"
-        for row in rows
-        for error, number in row.errors.items()
+    failures = [
+        (row.model, load_words(row.load), number, error) for row in rows for error, number in row.errors.items()
     ]
-    return (
-        f'<div class="failures" role="alert"><p>Some requests failed:</p><ul>{"".join(lines)}</ul></div>'
-        if lines
-        else ""
-    )
+    return render("benchmark/failures", failures=failures) if failures else Markup()
 
 
 def _columns() -> dict[str, Tell]:

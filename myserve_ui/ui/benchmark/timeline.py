@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
+
+from markupsafe import Markup
 
 from myserve_ui.bench.client.records import Outcome
 from myserve_ui.bench.documents.rows import RequestEntry, Row
@@ -12,7 +13,7 @@ from myserve_ui.core.number_words import seconds
 from myserve_ui.ui.benchmark.tables import server_words
 from myserve_ui.ui.benchmark.words import circumstances, row_words
 from myserve_ui.ui.shared.axes import linear_axis
-from myserve_ui.ui.shared.plots import figure
+from myserve_ui.ui.shared.templates import render
 
 MOST_BARS, FEWEST_BARS = 480, 24
 """In all timelines of a page together, and in each whatever their number."""
@@ -27,43 +28,31 @@ Piece = tuple[str, float, float]
 """(phase, from, to) in seconds since the start of the row."""
 
 
-def timelines(run: BenchmarkRun) -> str:
+def timelines(run: BenchmarkRun) -> Markup:
     """HTML: a figure for each row, folded away but for the last one, which is the busiest."""
     rows = run.rows
     most = max(FEWEST_BARS, MOST_BARS // max(1, len(rows)))
     records: list[list[RequestEntry]] = [[] for _ in rows]
     for record in run.requests:
         records[record.row].append(record)
-    blocks = [
-        f"<details{' open' if index == len(rows) - 1 else ''}><summary>{escape(row_words(row))}</summary>"
-        f"{_timeline(run, row, records[index][:most], len(records[index]))}</details>"
-        for index, row in enumerate(rows)
-        if records[index]
+    figures = [
+        (row_words(row), row is rows[-1], _timeline(run, row, found[:most], len(found)))
+        for row, found in zip(rows, records, strict=True)
+        if found
     ]
-    return f'<section class="timelines" aria-label="Timeline of requests">{"".join(blocks)}</section>' if blocks else ""
+    return render("benchmark/timelines", figures=figures) if figures else Markup()
 
 
-def _timeline(run: BenchmarkRun, row: Row, records: Sequence[RequestEntry], total: int) -> str:
-    pieces = [pieces_of(record) for record in records]
-    x = linear_axis("seconds since the start", [end for bars in pieces for _, _, end in bars])
-    height = 100 / len(records)
-    bars = "".join(
-        f'<rect class="{phase}" x="{x.place(start):.2f}%" width="{x.place(end) - x.place(start):.2f}%" '
-        f'y="{height * (line + 0.1):.2f}%" height="{height * 0.8:.2f}%"><title>{escape(_title(record))}</title></rect>'
-        for line, (record, own) in enumerate(zip(records, pieces, strict=True))
-        for phase, start, end in own
-    )
-    ticks = "".join(
-        f'<line class="grid" x1="{x.place(value):.2f}%" x2="{x.place(value):.2f}%" y1="0" y2="100%"/>'
-        f'<text class="tick" y="100%" dy="15" text-anchor="middle" x="{x.place(value):.2f}%">{words}</text>'
-        for value, words in x.ticks
-    )
-    axis = f'{ticks}<text class="name" x="50%" y="100%" dy="31" text-anchor="middle">{x.label}</text>'
+def _timeline(run: BenchmarkRun, row: Row, records: Sequence[RequestEntry], total: int) -> Markup:
+    requests = [(_title(record), pieces_of(record)) for record in records]
+    waited_for = {phase for _, pieces in requests for phase, _, _ in pieces}
     shown = f"the first {len(records)} of {total} requests" if len(records) < total else ""
-    return figure(
-        f"Timeline: {row_words(row)}",
-        f"{axis}{bars}",
-        legend=_legend({phase for own in pieces for phase, _, _ in own}),
+    return render(
+        "benchmark/timeline",
+        title=f"Timeline: {row_words(row)}",
+        x=linear_axis("seconds since the start", [end for _, pieces in requests for _, _, end in pieces]),
+        requests=requests,
+        phases=[(phase, words) for phase, words in PHASES.items() if phase in waited_for],
         caption=" · ".join(filter(None, (circumstances(run, [row]), shown, server_words(row)))),
         height=max(LEAST_PIXELS, ROW_PIXELS * len(records)),
     )
@@ -92,13 +81,3 @@ def _title(record: RequestEntry) -> str:
     if record.error:
         words.append(record.error)
     return "; ".join(words)
-
-
-def _legend(phases: set[str]) -> str:
-    items = "".join(
-        f'<li><svg width="12" height="10" aria-hidden="true"><rect class="{phase}" width="12" height="10"/></svg>'
-        f"{words}</li>"
-        for phase, words in PHASES.items()
-        if phase in phases
-    )
-    return f'<ul class="legend">{items}</ul>'

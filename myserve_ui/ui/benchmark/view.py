@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from html import escape
+from collections.abc import Iterator, Sequence
+
+from markupsafe import Markup
 
 from myserve_ui.bench.documents.row_words import cached_words, salt_words, tpot_words
 from myserve_ui.bench.documents.rows import Row
@@ -15,7 +16,7 @@ from myserve_ui.ui.benchmark.roofline_plot import roofline_plot, words_above_roo
 from myserve_ui.ui.benchmark.tables import failures_view
 from myserve_ui.ui.benchmark.timeline import timelines
 from myserve_ui.ui.benchmark.words import circumstances, environment, models_of, name_words, row_words
-from myserve_ui.ui.shared.number_table import facts_list
+from myserve_ui.ui.shared.templates import render
 
 NO_ROOFLINE = "No roofline: what a step of these models moves is not known here (no weights, or another server)."
 
@@ -25,41 +26,46 @@ OVER_THE_ROOF = (
 )
 
 
-def summary_view(run: BenchmarkRun) -> str:
+def summary_view(run: BenchmarkRun) -> Markup:
     """The result in a sentence for each model, and every failure."""
     groups = [[row for row in run.rows if name_words(row) == model] for model in models_of(run.rows)]
     words = " ".join(map(_sentence, groups)) or "Nothing was measured."
     stopped = " Stopped early: what was measured until then." if run.stopped else ""
     asked = " · ".join(filter(None, (circumstances(run), limit_words(run.settings.limits), salt_words(run.settings))))
-    return (
-        f'<p class="lead">{escape(words + stopped)}</p>{failures_view(run.rows)}'
-        f'<p class="fine">{escape(asked)}</p>'
-        f"{_few_tpots(run.rows)}{_over_the_roof(run.rows)}"
+    return render(
+        "benchmark/summary",
+        words=words + stopped,
+        failures=failures_view(run.rows),
+        fine_print=[asked, *_few_tpots(run.rows), *_over_the_roof(run.rows)],
     )
 
 
-def _few_tpots(rows: Sequence[Row]) -> str:
-    """Which rows have a TPOT of fewer answers than were completed; empty if none has."""
-    words = [f"{row_words(row)}: {few}." for row in rows if (few := tpot_words(row))]
-    return f'<p class="fine">{escape(" ".join(words))}</p>' if words else ""
+def _few_tpots(rows: Sequence[Row]) -> Iterator[str]:
+    """Which rows have a TPOT of fewer answers than were completed."""
+    if words := [f"{row_words(row)}: {few}." for row in rows if (few := tpot_words(row))]:
+        yield " ".join(words)
 
 
-def _over_the_roof(rows: Sequence[Row]) -> str:
-    """What a share of more than the whole means; empty if there is none."""
-    return f'<p class="fine">{OVER_THE_ROOF}</p>' if any((row.roofline_share or 0) > 1 for row in rows) else ""
+def _over_the_roof(rows: Sequence[Row]) -> Iterator[str]:
+    """What a share of more than the whole means."""
+    if any((row.roofline_share or 0) > 1 for row in rows):
+        yield OVER_THE_ROOF
 
 
-def plots_view(run: BenchmarkRun) -> str:
+def plots_view(run: BenchmarkRun) -> Markup:
     """What the models differ by, every plot, then the machine and the versions."""
-    small = "".join([*load_plots(run), *percentile_plots(run), *distribution_plots(run)])
-    if not small:
-        return ""
-    roof = roofline_plot(run) or f'<p class="fine">{NO_ROOFLINE}</p>'
-    roof = "".join([roof, *(f'<p class="fine">{escape(words)}</p>' for words in words_above_roof(run))])
-    return (
-        f'<section class="results" aria-label="Plots">{differences_view(run.differences)}'
-        f'<div class="plots">{small}<div class="wide">{roof}</div></div>'
-        f"{timelines(run)}{facts_list(environment(run))}</section>"
+    plots = [*load_plots(run), *percentile_plots(run), *distribution_plots(run)]
+    if not plots:
+        return Markup()
+    roofline = roofline_plot(run)
+    return render(
+        "benchmark/plots",
+        differences=differences_view(run.differences),
+        plots=plots,
+        roofline=roofline or "",
+        about_the_roof=[*([] if roofline else [NO_ROOFLINE]), *words_above_roof(run)],
+        timelines=timelines(run),
+        environment=environment(run),
     )
 
 

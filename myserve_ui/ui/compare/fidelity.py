@@ -17,9 +17,8 @@ from myserve_ui.evaluation.fidelity import FidelityRequest, Progress
 from myserve_ui.evaluation.windows import DEFAULT_STRIDE, DEFAULT_WINDOW, MAX_WINDOW
 from myserve_ui.ui.compare.report import report_view
 from myserve_ui.ui.shared.assets import held_out_text
-from myserve_ui.ui.shared.events import DOWNLOAD, QUIET, UNEXPECTED, Updates, fine_print, problem, progress_bar
+from myserve_ui.ui.shared.events import DOWNLOAD, QUIET, UNEXPECTED, Updates, paragraph, problem, progress_bar
 from myserve_ui.ui.shared.streams import with_heartbeat
-from myserve_ui.ui.shared.templates import render
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +38,7 @@ class FidelityPanel:
 
     def draw(self) -> None:
         """Draw into the open layout and wire."""
-        gr.HTML(render("shared/paragraph", kind="lead", words=INTRODUCTION), padding=False)
+        gr.HTML(paragraph("lead", INTRODUCTION), padding=False)
         self._text = gr.Textbox(
             held_out_text(),
             label="Text",
@@ -90,7 +89,7 @@ class FidelityPanel:
             yield self._buttons(running=False) | {self._progress: problem(UNEXPECTED)}
 
     def on_stop(self) -> Updates:
-        return self._buttons(running=False) | {self._progress: fine_print("Stopped; nothing was measured.")}
+        return self._buttons(running=False) | {self._progress: paragraph("fine", "Stopped; nothing was measured.")}
 
     def on_text(self, data: bytes) -> Updates:
         """Take an uploaded text into the box; one that is not UTF-8 leaves the box as it is."""

@@ -13,7 +13,7 @@ from myserve_ui.core.model_info import ModelInfo
 from myserve_ui.errors import MyServeError
 from myserve_ui.evaluation.comparisons import Comparisons
 from myserve_ui.ui.compare.memory_view import CONTEXT, MemorySide, memory_view
-from myserve_ui.ui.shared.events import QUIET, problem, working
+from myserve_ui.ui.shared.events import QUIET, paragraph, problem
 from myserve_ui.ui.shared.streams import with_heartbeat
 from myserve_ui.ui.shared.words import load_line
 
@@ -43,7 +43,7 @@ class MemoryPanel:
             names = self._comparisons.pair(base or "", candidate or "")
             async for words in self._loading(names):
                 yield words
-            yield working(MEASURING)
+            yield paragraph("working", MEASURING)
             yield memory_view([await self._side(name) for name in names])
         except MyServeError as error:
             yield problem(error.message)
@@ -51,7 +51,7 @@ class MemoryPanel:
     async def _loading(self, names: tuple[str, str]) -> AsyncGenerator[Any, None]:
         for name in names:
             async for progress in with_heartbeat(_generator(self._comparisons.chat.load(name))):
-                yield gr.skip() if progress is None else working(load_line(progress))
+                yield gr.skip() if progress is None else paragraph("working", load_line(progress))
 
     async def _side(self, name: str) -> MemorySide:
         chat = self._comparisons.chat

@@ -22,7 +22,7 @@ from myserve_ui.ui.compare.evidence import evidence_view
 from myserve_ui.ui.compare.panes import pane, stopped
 from myserve_ui.ui.shared.assets import evidence_script
 from myserve_ui.ui.shared.controls import read_seed
-from myserve_ui.ui.shared.events import DOWNLOAD, QUIET, UNEXPECTED, Updates, problem, working
+from myserve_ui.ui.shared.events import DOWNLOAD, QUIET, UNEXPECTED, Updates, paragraph, problem
 from myserve_ui.ui.shared.streams import FRAME_SECONDS, with_heartbeat
 from myserve_ui.ui.shared.words import load_line
 
@@ -202,7 +202,7 @@ class CompareRun:
             document = _file(step.document)
             found = {parts.findings: evidence_view(step.document), parts.document: document}
             return self._ended() | self._panes(step.update) | found | {parts.save: gr.update(visible=True)}
-        findings = {parts.findings: working(EXPLAINING)} if step.is_explaining else {}
+        findings = {parts.findings: paragraph("working", EXPLAINING)} if step.is_explaining else {}
         return self._panes(step.update) | findings
 
     def _panes(self, update: CompareUpdate) -> Updates:

@@ -31,10 +31,6 @@ def progress_bar(done: int, total: int, words: str) -> Markup:
     return render("shared/progress", done=done, total=total, words=words)
 
 
-def working(words: str) -> Markup:
-    """What happens at this moment."""
-    return render("shared/paragraph", kind="working", words=words)
-
-
-def fine_print(words: str) -> Markup:
-    return render("shared/paragraph", kind="fine", words=words)
+def paragraph(kind: str, words: str) -> Markup:
+    """A sentence as the style sheet draws its `kind`: lead, fine, working (it goes on), empty (nothing there yet)."""
+    return render("shared/paragraph", kind=kind, words=words)

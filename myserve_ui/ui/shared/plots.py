@@ -84,13 +84,6 @@ def draw(plot: Plot) -> Markup:
     return render("shared/plot", plot=plot, title=plot.title, caption=plot.caption, height=plot.height)
 
 
-def figure(title: str, body: str, *, legend: str = "", caption: str = "", height: int = 220) -> Markup:
-    """A figure around SVG elements in percent of its room, with the title for those who cannot see it too."""
-    return render(
-        "shared/figure", title=title, body=Markup(body), legend=Markup(legend), caption=caption, height=height
-    )
-
-
 def log_histogram(values: Sequence[float], *, label: str) -> Markup:
     """Bars over powers of ten: how many of `values` lie in each half decade. Zeros are in the first bar."""
     counts = [0] * ((HIGHEST - LOWEST) * BINS_PER_DECADE)
