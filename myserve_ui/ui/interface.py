@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import gradio as gr
 
@@ -25,7 +25,7 @@ from myserve_ui.ui.chat.view import header_badges
 from myserve_ui.ui.compare.endpoints import CompareEndpoints
 from myserve_ui.ui.compare.tab import CompareTab
 from myserve_ui.ui.shared.assets import logo, page_head
-from myserve_ui.ui.shared.controls import draw_controls
+from myserve_ui.ui.shared.controls import Controls, draw_controls
 from myserve_ui.ui.shared.events import QUIET
 from myserve_ui.ui.shared.templates import render
 from myserve_ui.ui.shared.theme import make_theme
@@ -145,7 +145,7 @@ def _draw_page(page: gr.Blocks, services: _Services, settings: Settings) -> None
     page.load(opening.restore, parts.store, opening.outputs, queue=False, **QUIET)
 
 
-def _draw_chat(controls: Any, store: gr.BrowserState) -> ChatParts:
+def _draw_chat(controls: Controls, store: gr.BrowserState) -> ChatParts:
     chat = gr.Chatbot(
         elem_id="chat",
         label="Chat",

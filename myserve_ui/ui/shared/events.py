@@ -18,7 +18,7 @@ UNEXPECTED = "Something went wrong in the server; its log says what. Try again."
 
 def warn(sentence: str) -> None:
     """Show `sentence` in a corner of the page; Gradio takes it for HTML. Only a queued event can."""
-    gr.Warning(escape(sentence))
+    gr.Warning(str(escape(sentence)))
 
 
 def problem(sentence: str) -> Markup:
