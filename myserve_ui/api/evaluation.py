@@ -7,15 +7,15 @@ from contextlib import aclosing
 from typing import Annotated, Literal, Protocol, TypeVar
 
 from fastapi import APIRouter, Request, Response
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from myserve_ui.api.bodies import WireModel
 from myserve_ui.api.chat.protocol import ChatMessage
 from myserve_ui.api.errors import refusal
 from myserve_ui.api.responses import json_response, while_connected
-from myserve_ui.api.sampling import as_list
+from myserve_ui.api.sampling import MinP, Seed, StopStrings, Temperature, TopK, TopP
 from myserve_ui.core.requests import ChatRequest, Message
-from myserve_ui.core.sampling_params import MAX_STOP_STRINGS, SamplingParams
+from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.errors import GenerationFailedError
 from myserve_ui.evaluation.comparison_document import Comparison
 from myserve_ui.evaluation.comparisons import MAX_ANSWER_TOKENS, Comparisons
@@ -47,13 +47,13 @@ class CompareBody(PairFields):
     prompt: str | None = None
     messages: Annotated[list[ChatMessage], Field(min_length=1, fail_fast=True)] | None = None
     timing: Literal["in turn", "together"] | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    min_p: float | None = None
-    seed: int | None = None
+    temperature: Temperature | None = None
+    top_p: TopP | None = None
+    top_k: TopK | None = None
+    min_p: MinP | None = None
+    seed: Seed | None = None
     max_tokens: Annotated[int, Field(ge=1, le=MAX_ANSWER_TOKENS)] | None = None
-    stop: Annotated[list[str] | None, Field(max_length=MAX_STOP_STRINGS), BeforeValidator(as_list)] = None
+    stop: StopStrings = None
     evidence: bool | None = None
     """Whether both answers are scored by both models, token by token; true if absent."""
 

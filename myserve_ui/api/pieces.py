@@ -9,10 +9,10 @@ from types import MappingProxyType
 
 from myserve_ui.api.logprobs import AlignedToken, TokenAligner
 from myserve_ui.core.logprobs import TokenLogprob
-from myserve_ui.core.outputs import FinishReason, RequestOutput, Usage
+from myserve_ui.core.outputs import FinishReason, RequestOutput, Usage, join_outputs
 from myserve_ui.core.tools import ToolCallDelta
 from myserve_ui.errors import EngineDeadError, GenerationFailedError, MyServeError, ShuttingDownError
-from myserve_ui.serving.request_stream import RequestStream, merge_outputs
+from myserve_ui.serving.request_stream import RequestStream
 from myserve_ui.serving.stream_group import StreamGroup
 from myserve_ui.tools.call_parser import AnswerDelta, ToolCallParser
 
@@ -169,7 +169,7 @@ class ChoiceReader:
 
     def _after_the_prompt(self, echo: EchoedPrompt, output: RequestOutput) -> Piece:
         echo.add(output.prompt_logprobs)
-        self._held = output if self._held is None else merge_outputs(self._held, output)
+        self._held = output if self._held is None else join_outputs([self._held, output])
         if not echo.is_complete:
             return Piece(self._index)
         self._echo = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -16,7 +16,7 @@ from pydantic import (
 
 from myserve_ui.api.bodies import WireModel
 from myserve_ui.api.errors import describe, refusal
-from myserve_ui.core.sampling_params import INT64_MAX, MAX_STOP_STRINGS, SamplingParams
+from myserve_ui.core.sampling_params import INT64_MAX, INT64_MIN, MAX_STOP_STRINGS, RANGES, SamplingParams
 from myserve_ui.core.schemas.structured_output import StructuredOutput
 from myserve_ui.errors import InvalidRequestError
 
@@ -25,7 +25,33 @@ MAX_BIASED_TOKENS = 1024
 """Every biased token costs time in each step that all requests share."""
 MAX_BIAS = 100.0
 
+
+def as_list(stop: object) -> object:
+    """One stop string stands for a list of one."""
+    return [stop] if isinstance(stop, str) else stop
+
+
+def in_range(name: str) -> Any:
+    """What a schema says of the sampling parameter `name`."""
+    low, high = RANGES[name]
+    return Field(json_schema_extra={"minimum": low, "maximum": high})
+
+
 Tokens = Annotated[int, Field(ge=1, le=INT64_MAX)]
+Temperature = Annotated[float, in_range("temperature")]
+TopP = Annotated[float, in_range("top_p")]
+MinP = Annotated[float, in_range("min_p")]
+TopK = Annotated[int, Field(json_schema_extra={"minimum": -1})]
+Seed = Annotated[int, Field(json_schema_extra={"minimum": INT64_MIN, "maximum": INT64_MAX})]
+
+
+StopString = Annotated[str, Field(min_length=1)]
+StopInput = StopString | Annotated[list[StopString], Field(max_length=MAX_STOP_STRINGS)] | None
+StopStrings = Annotated[
+    list[str] | None,
+    Field(max_length=MAX_STOP_STRINGS),
+    BeforeValidator(as_list, json_schema_input_type=StopInput),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +71,6 @@ class RequestLimits:
             raise InvalidRequestError(
                 f"prompt takes at most {self.max_prompts} prompts on this server, got {num_prompts}.", param="prompt"
             )
-
-
-def as_list(stop: object) -> object:
-    """One stop string stands for a list of one."""
-    return [stop] if isinstance(stop, str) else stop
 
 
 def _bias_entries(value: object) -> tuple[tuple[int, float], ...] | None:
@@ -116,28 +137,24 @@ class StreamOptions(WireModel):
 
 
 class SamplingFields(WireModel):
-    """The fields of both routes that generate. Ranges of sampling parameters are checked by SamplingParams."""
+    """The fields of both routes that generate. Ranges of numbers are checked by SamplingParams, and only told here."""
 
     model: Annotated[str, Field(min_length=1)]
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    min_p: float | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-    repetition_penalty: float | None = None
+    temperature: Temperature | None = None
+    top_p: TopP | None = None
+    top_k: TopK | None = None
+    min_p: MinP | None = None
+    presence_penalty: Annotated[float, in_range("presence_penalty")] | None = None
+    frequency_penalty: Annotated[float, in_range("frequency_penalty")] | None = None
+    repetition_penalty: Annotated[float, Field(json_schema_extra={"exclusiveMinimum": 0})] | None = None
     logit_bias: Annotated[
         tuple[tuple[int, float], ...] | None,
         PlainValidator(_bias_entries, json_schema_input_type=dict[str, float] | None),
     ] = None
-    seed: int | None = None
+    seed: Seed | None = None
     n: Annotated[int, Field(ge=1)] | None = None
-    min_tokens: int | None = None
-    stop: Annotated[
-        list[str] | None,
-        Field(max_length=MAX_STOP_STRINGS),
-        BeforeValidator(as_list, json_schema_input_type=str | list[str] | None),
-    ] = None
+    min_tokens: Annotated[int, Field(json_schema_extra={"minimum": 0})] | None = None
+    stop: StopStrings = None
     stop_token_ids: Annotated[list[Annotated[int, Field(ge=0)]], Field(max_length=MAX_STOP_TOKEN_IDS)] | None = None
     ignore_eos: bool | None = None
     response_format: ResponseFormat | None = None

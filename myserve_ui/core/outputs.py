@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from myserve_ui.core.logprobs import TokenLogprob
@@ -70,3 +71,14 @@ class RequestOutput:
     """With finish_reason ERROR: a sentence for the user."""
     error_code: str | None = None
     """Wire code of `error`, where it has one: shutting_down, engine_dead."""
+
+
+def join_outputs(outputs: Sequence[RequestOutput]) -> RequestOutput:
+    """One output that says what all of them say, and ends as the last one does; at least one."""
+    return replace(
+        outputs[-1],
+        text_delta="".join(output.text_delta for output in outputs),
+        token_ids=tuple(token_id for output in outputs for token_id in output.token_ids),
+        logprobs=tuple(entry for output in outputs for entry in output.logprobs),
+        prompt_logprobs=tuple(entry for output in outputs for entry in output.prompt_logprobs),
+    )

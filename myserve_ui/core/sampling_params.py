@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from myserve_ui.core.tool_call_output import AnswerForm
 from myserve_ui.errors import InvalidRequestError
@@ -14,6 +16,16 @@ GREEDY_BELOW = 1e-2
 MAX_STOP_STRINGS = 4
 MAX_TOP_LOGPROBS = 20
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
+    {
+        "temperature": (0.0, 2.0),
+        "top_p": (0.0, 1.0),
+        "min_p": (0.0, 1.0),
+        "presence_penalty": (-2.0, 2.0),
+        "frequency_penalty": (-2.0, 2.0),
+    }
+)
+"""The least and the most that each may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +76,8 @@ class SamplingParams:
     """The same for the prompt's tokens, from the second on."""
 
     def __post_init__(self) -> None:
-        _check_float("temperature", self.temperature, 0.0, 2.0)
-        _check_float("top_p", self.top_p, 0.0, 1.0)
-        _check_float("min_p", self.min_p, 0.0, 1.0)
-        _check_float("presence_penalty", self.presence_penalty, -2.0, 2.0)
-        _check_float("frequency_penalty", self.frequency_penalty, -2.0, 2.0)
+        for name, (low, high) in RANGES.items():
+            _check_float(name, getattr(self, name), low, high)
         _check_repetition_penalty(self.repetition_penalty)
         _check_bias(self.logit_bias)
         _check_int("logprobs", self.logprobs, 0, MAX_TOP_LOGPROBS)

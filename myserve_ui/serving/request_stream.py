@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from myserve_ui.core.model_info import ModelInfo
-from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState
+from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState, join_outputs
 from myserve_ui.core.tokenizer import Tokenizer
 from myserve_ui.serving.tool_use import ToolUse
 
@@ -66,7 +66,7 @@ class RequestStream:
             if output.finish_reason is not None:
                 self._timer.cancel()
             self._tell(output)
-            self._pending = output if self._pending is None else merge_outputs(self._pending, output)
+            self._pending = output if self._pending is None else join_outputs([self._pending, output])
             self._arrived.set()
 
     def failed(self, message: str, code: str | None = None) -> RequestOutput:
@@ -133,14 +133,3 @@ class RequestStream:
     def _sign_of_life(self) -> RequestOutput:
         position = self.queue_position(self.request_id)
         return replace(self._without_news(), queue_position=position)
-
-
-def merge_outputs(earlier: RequestOutput, later: RequestOutput) -> RequestOutput:
-    """One output that says what both say."""
-    return replace(
-        later,
-        text_delta=earlier.text_delta + later.text_delta,
-        token_ids=earlier.token_ids + later.token_ids,
-        logprobs=earlier.logprobs + later.logprobs,
-        prompt_logprobs=earlier.prompt_logprobs + later.prompt_logprobs,
-    )

@@ -10,7 +10,7 @@ from dataclasses import fields, is_dataclass, replace
 
 from myserve_ui.core.logprobs import TokenLogprob
 from myserve_ui.core.model_info import ResponseCacheStatus
-from myserve_ui.core.outputs import FinishReason, RequestOutput
+from myserve_ui.core.outputs import FinishReason, RequestOutput, join_outputs
 from myserve_ui.engine.sequence import EngineRequest
 
 WHOLE = frozenset({FinishReason.STOP, FinishReason.LENGTH})
@@ -74,17 +74,6 @@ class AnswerRecorder:
             self._cache.store(self._key, join_outputs(self._outputs))
         if output.finish_reason is not None:
             self._outputs = []
-
-
-def join_outputs(outputs: Sequence[RequestOutput]) -> RequestOutput:
-    """One output that says what all of them say, and ends as the last one does."""
-    return replace(
-        outputs[-1],
-        text_delta="".join(output.text_delta for output in outputs),
-        token_ids=tuple(token_id for output in outputs for token_id in output.token_ids),
-        logprobs=tuple(entry for output in outputs for entry in output.logprobs),
-        prompt_logprobs=tuple(entry for output in outputs for entry in output.prompt_logprobs),
-    )
 
 
 def response_key(request: EngineRequest, *, model: str, owner: str) -> str | None:

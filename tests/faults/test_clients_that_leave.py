@@ -10,11 +10,10 @@ import random
 import httpx2
 import pytest
 
-from myserve_ui.core.outputs import FinishReason
+from myserve_ui.core.outputs import FinishReason, join_outputs
 from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.serving.engine_builder import EngineLimits
 from myserve_ui.serving.request_stream import StreamLimits
-from myserve_ui.serving.response_cache import join_outputs
 from tests.api.live import serve_door
 from tests.conftest import MakeService, chat_request
 from tests.faults.injection import PATIENCE, engine_of, inject, is_idle, until

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState, Usage
+from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState, Usage, join_outputs
 from myserve_ui.core.requests import ChatRequest, CompletionRequest, Message
 from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.core.schemas.structured_output import StructuredOutput
@@ -16,7 +16,7 @@ from myserve_ui.engine.sequence import EngineRequest
 from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.serving.engine_builder import EngineLimits
 from myserve_ui.serving.request_stream import RequestStream, StreamLimits
-from myserve_ui.serving.response_cache import AnswerRecorder, ResponseCache, join_outputs, response_key
+from myserve_ui.serving.response_cache import AnswerRecorder, ResponseCache, response_key
 from tests.conftest import MakeService, chat_request
 from tests.support.sampling import resolved
 
