@@ -12,8 +12,7 @@ from myserve_ui.core.logprobs import TokenLogprob
 from myserve_ui.core.outputs import FinishReason, RequestOutput, Usage, join_outputs
 from myserve_ui.core.tools import ToolCallDelta
 from myserve_ui.errors import EngineDeadError, GenerationFailedError, MyServeError, ShuttingDownError
-from myserve_ui.serving.request_stream import RequestStream
-from myserve_ui.serving.stream_group import StreamGroup
+from myserve_ui.serving.request_stream import RequestStream, StreamGroup
 from myserve_ui.tools.call_parser import AnswerDelta, ToolCallParser
 
 TOOL_CALLS = "tool_calls"

@@ -30,8 +30,7 @@ from myserve_ui.api.responses import (
 from myserve_ui.core.model_info import ModelInfo
 from myserve_ui.core.outputs import Usage
 from myserve_ui.errors import MyServeError
-from myserve_ui.serving.request_stream import RequestStream
-from myserve_ui.serving.stream_group import StreamGroup
+from myserve_ui.serving.request_stream import RequestStream, StreamGroup
 from myserve_ui.settings import Settings
 
 logger = logging.getLogger(__name__)

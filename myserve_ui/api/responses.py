@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from myserve_ui.core.requests import ChatRequest, CompletionRequest
 from myserve_ui.errors import MyServeError
-from myserve_ui.serving.stream_group import StreamGroup
+from myserve_ui.serving.request_stream import StreamGroup
 
 logger = logging.getLogger(__name__)
 

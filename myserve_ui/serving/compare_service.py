@@ -13,8 +13,7 @@ from myserve_ui.core.outputs import FinishReason, RequestOutput
 from myserve_ui.core.requests import ChatRequest
 from myserve_ui.errors import MyServeError
 from myserve_ui.serving.chat_service import ChatService
-from myserve_ui.serving.request_stream import RequestStream
-from myserve_ui.serving.stream_group import StreamGroup
+from myserve_ui.serving.request_stream import RequestStream, StreamGroup
 
 SEED_BITS = 31
 

@@ -13,8 +13,7 @@ from myserve_ui.engine.sequence import EngineRequest, OnLogits
 from myserve_ui.errors import GenerationFailedError
 from myserve_ui.serving.engine_pool import RunningEngine
 from myserve_ui.serving.request_checks import check_encoded_ids, check_prompt, check_scored_ids
-from myserve_ui.serving.request_stream import RequestStream, StreamLimits
-from myserve_ui.serving.stream_group import StreamGroup
+from myserve_ui.serving.request_stream import RequestStream, StreamGroup, StreamLimits
 
 TIMEOUT = 3600.0
 

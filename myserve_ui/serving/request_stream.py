@@ -1,9 +1,9 @@
-"""The answer of one request as an async iterator, on the event loop's side of the thread border."""
+"""Answers as async iterators, on the event loop's side of the thread border: the stream of one, and a group of them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
@@ -133,3 +133,58 @@ class RequestStream:
     def _sign_of_life(self) -> RequestOutput:
         position = self.queue_position(self.request_id)
         return replace(self._without_news(), queue_position=position)
+
+
+class StreamGroup:
+    """The answers that one request asked for, in the order of their index, read and closed as one; at least one.
+
+    Closing the group, as the end of `async with` does, aborts every answer that is unfinished.
+    """
+
+    def __init__(self, streams: Sequence[RequestStream]) -> None:
+        self.streams = tuple(streams)
+
+    @property
+    def model(self) -> ModelInfo:
+        return self.streams[0].model
+
+    async def outputs(self) -> AsyncIterator[tuple[int, RequestOutput]]:
+        """Outputs of all streams as they arrive, each with the index of its stream; ends when all have ended."""
+        if len(self.streams) == 1:
+            async for output in self.streams[0]:
+                yield 0, output
+            return
+        reading = {self._read(index): index for index in range(len(self.streams))}
+        try:
+            while reading:
+                done, _ = await asyncio.wait(reading, return_when=asyncio.FIRST_COMPLETED)
+                for task in sorted(done, key=reading.__getitem__):
+                    index, news = reading.pop(task), task.result()
+                    if news is not None:
+                        yield index, news
+                        reading[self._read(index)] = index
+        finally:
+            for task in reading:
+                task.cancel()
+            await asyncio.gather(*reading, return_exceptions=True)
+
+    async def aclose(self) -> None:
+        """Close every stream. May be called again."""
+        for stream in self.streams:
+            await stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def _read(self, index: int) -> asyncio.Task[RequestOutput | None]:
+        return asyncio.create_task(_next(self.streams[index]))
+
+
+async def _next(stream: RequestStream) -> RequestOutput | None:
+    """The stream's next output; None at its end."""
+    return await anext(stream, None)

@@ -8,7 +8,7 @@ from typing import cast
 from myserve_ui.api.chat.routes import ChatShape
 from myserve_ui.api.pieces import AnswerOptions, AnswerReader, Piece
 from myserve_ui.api.render import DONE, KEEP_ALIVE, Rendering, ReplyFrame, data_event
-from myserve_ui.serving.stream_group import StreamGroup
+from myserve_ui.serving.request_stream import StreamGroup
 from tests.api.scripted_service import MODEL, ScriptedService, ScriptedStream
 
 SAID, SILENT = Piece(0, "a"), Piece(0)

@@ -3,7 +3,7 @@
 import asyncio
 
 from myserve_ui.core.outputs import FinishReason
-from myserve_ui.serving.stream_group import StreamGroup
+from myserve_ui.serving.request_stream import StreamGroup
 from tests.conftest import chat_request
 
 

@@ -20,7 +20,7 @@ from myserve_ui.api.pieces import AnswerOptions, Piece
 from myserve_ui.api.render import Answering, Generation, write_end
 from myserve_ui.api.responses import JsonObject, with_cache
 from myserve_ui.api.sampling import RequestLimits
-from myserve_ui.serving.stream_group import StreamGroup
+from myserve_ui.serving.request_stream import StreamGroup
 
 if TYPE_CHECKING:
     from myserve_ui.serving.chat_service import ChatService

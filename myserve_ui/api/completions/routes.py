@@ -17,7 +17,7 @@ from myserve_ui.api.responses import JsonObject, StreamedReply, json_response, w
 from myserve_ui.api.sampling import RequestLimits
 from myserve_ui.core.requests import CompletionRequest
 from myserve_ui.errors import GenerationFailedError
-from myserve_ui.serving.stream_group import StreamGroup
+from myserve_ui.serving.request_stream import StreamGroup
 
 if TYPE_CHECKING:
     from myserve_ui.serving.chat_service import ChatService
