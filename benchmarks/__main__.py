@@ -53,7 +53,7 @@ def _goals(arguments: list[str]) -> None:
     options, asked, settings = read_goals_arguments(arguments)
     check_json_file(options.json)
     document = run_until_stopped(check_goals(options, asked, settings, make_console()))
-    deliver(document.as_json(), options.json)
+    deliver(document, options.json)
 
 
 def _rivals(arguments: list[str]) -> None:
@@ -65,7 +65,7 @@ def _rivals(arguments: list[str]) -> None:
     check_json_file(asked.options.json)
     settings, scenarios = read_settings(asked.settings), scenarios_of(asked)
     document = run_until_stopped(run_rivals(asked, settings, make_console(), scenarios=scenarios))
-    deliver(document.as_json(), asked.options.json)
+    deliver(document, asked.options.json)
 
 
 def _rival(arguments: list[str]) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
-import itertools
 import math
 import re
 from collections import Counter
@@ -11,9 +9,10 @@ from collections.abc import Iterable, Sequence
 
 from myserve_ui.bench.client.records import Outcome, RequestRecord
 from myserve_ui.bench.limits import Limits, server_limits
+from myserve_ui.core.percentiles import nearest_ranks
 from myserve_ui.documents import Flag, Number, Part, Whole
 
-SHARES = (50, 90, 95, 99)
+SHARES = (500, 900, 950, 990)
 NUMBERS = re.compile(r"(?<!HTTP )(?<!\d)\d+(?:[.,]\d+)*")
 MOST_ERRORS = 5
 FEW = 100
@@ -69,17 +68,13 @@ def percentiles_ms(values: Sequence[float]) -> Percentiles | None:
 
 
 def counted_percentiles_ms(values: Iterable[tuple[float, int]]) -> Percentiles | None:
-    """The same of (value, how often it happened): what a server counts takes no memory here.
-
-    A percentile is the smallest value that at least so many % of them do not exceed: a number that happened.
-    """
-    ranked = sorted(values)
-    ends = list(itertools.accumulate(count for _, count in ranked))
-    if not ends:
+    """The same of (value, how often it happened): what a server counts takes no memory here."""
+    counted = sorted(values)
+    if not counted:
         return None
-    number = ends[-1]
-    p50, p90, p95, p99 = (1000 * ranked[bisect.bisect_left(ends, -(-number * share // 100))][0] for share in SHARES)
-    mean = 1000 * math.fsum(value * count for value, count in ranked) / number
+    number = sum(count for _, count in counted)
+    p50, p90, p95, p99 = (1000 * value for value in nearest_ranks(counted, SHARES))
+    mean = 1000 * math.fsum(value * count for value, count in counted) / number
     return Percentiles(p50=p50, p90=p90, p95=p95, p99=p99, mean=mean, n=number, p99_is_rough=number < FEW)
 
 

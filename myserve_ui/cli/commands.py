@@ -78,7 +78,7 @@ def _report(asked: ReportArguments, kind: str) -> None:
     from myserve_ui.server.service_builder import build_services
 
     report = make_report(build_services(settings), getattr(Comparisons, kind), asked, text, tell)
-    deliver(run_until_stopped(report).as_json(), asked.json)
+    deliver(run_until_stopped(report), asked.json)
 
 
 def _bench(arguments: list[str]) -> None:
@@ -91,7 +91,7 @@ def _bench(arguments: list[str]) -> None:
     from myserve_ui.cli.bench_command import run_bench
     from myserve_ui.cli.terminal import make_console
 
-    run_bench(asked, settings, make_console(), lambda found: deliver(found.as_json(), asked.options.json))
+    run_bench(asked, settings, make_console(), lambda found: deliver(found, asked.options.json))
 
 
 def _roofline(arguments: list[str]) -> None:
@@ -111,7 +111,7 @@ def _roofline(arguments: list[str]) -> None:
         services = build_services(settings)
         document = measure(services.benchmarks, services.chat, console)
     show(document, console)
-    deliver(document.as_json(), options.json)
+    deliver(document, options.json)
 
 
 def _selftest(arguments: list[str]) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
+from myserve_ui.documents import Document
 from myserve_ui.errors import InvalidRequestError, MyServeError
 
 
@@ -24,9 +24,9 @@ def check_json_file(path: str | None) -> None:
         raise InvalidRequestError(f"{path} cannot be written: {_reason(error)}.", param="json") from None
 
 
-def deliver(document: dict[str, Any], path: str | None) -> None:
+def deliver(document: Document, path: str | None) -> None:
     """One line of JSON on standard output, and in the file at `path` if there is one."""
-    line = json.dumps(document, allow_nan=False)
+    line = json.dumps(document.as_json(), allow_nan=False)
     print(line, flush=True)
     _write(path, line)
 

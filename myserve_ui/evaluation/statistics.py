@@ -6,6 +6,7 @@ import math
 
 import torch
 
+from myserve_ui.core.percentiles import nearest_ranks
 from myserve_ui.errors import GenerationFailedError
 from myserve_ui.evaluation.documents import DeltaP, Estimate, Mean, Share, Spread
 
@@ -60,6 +61,5 @@ def perplexity(nll: torch.Tensor) -> Estimate:
 
 def percentiles(values: torch.Tensor) -> dict[str, float]:
     """Median, 90, 95, 99 and 99.9 % by nearest rank (a value that is among `values`), and the maximum."""
-    ranked = values.double().sort().values
-    ranks = {name: -(-len(ranked) * share // 1000) for name, share in PER_MILLE.items()}  # rounded up, in whole numbers
-    return {name: ranked[rank - 1].item() for name, rank in ranks.items()} | {"max": ranked[-1].item()}
+    found = nearest_ranks(((value, 1) for value in values.double().tolist()), [*PER_MILLE.values(), 1000])
+    return dict(zip((*PER_MILLE, "max"), found, strict=True))

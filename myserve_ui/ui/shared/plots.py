@@ -74,9 +74,8 @@ class Plot:
 
     @property
     def legend(self) -> list[Series]:
-        """One for each name and its colour."""
-        named = [one for one in self.series if one.name]
-        return list({(one.name, one.style, one.swatch): one for one in reversed(named)}.values())[::-1]
+        """One for each name and its colour, in the order in which they first come."""
+        return list({(one.name, one.style, one.swatch): one for one in self.series if one.name}.values())
 
 
 def draw(plot: Plot) -> Markup:
