@@ -6,7 +6,6 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
 
 from myserve_ui.errors import InvalidRequestError
 
@@ -100,26 +99,22 @@ def write_load(load: Load) -> dict[str, object]:
 
 def read_load(value: object) -> Load:
     """What `write_load` wrote; a load is itself. Raises InvalidRequestError for anything else."""
-    if isinstance(value, ClosedLoop | OpenLoop | Ramp):
-        return value
     try:
-        return _read_object(value) if isinstance(value, dict) else _refuse()
-    except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
-        return _refuse()
-
-
-def _read_object(value: dict[str, Any]) -> Load:
-    if value["kind"] == "closed":
-        return ClosedLoop(int(value["concurrency"]))
-    if value["kind"] == "open":
-        return OpenLoop(float(value["rate"]), float(value["burstiness"]))
-    steps = [read_load(step) for step in value["steps"]]
-    closed = tuple(step for step in steps if isinstance(step, ClosedLoop))
-    opened = tuple(step for step in steps if isinstance(step, OpenLoop))
-    return Ramp(closed or opened) if len(steps) in (len(closed), len(opened)) else _refuse()
-
-
-def _refuse() -> NoReturn:
+        match value:
+            case ClosedLoop() | OpenLoop() | Ramp():
+                return value
+            case {"kind": "closed", "concurrency": int() | float() as concurrency}:
+                return ClosedLoop(int(concurrency))
+            case {"kind": "open", "rate": int() | float() as rate, "burstiness": int() | float() as burstiness}:
+                return OpenLoop(float(rate), float(burstiness))
+            case {"kind": "ramp", "steps": list() as steps}:
+                loads = [read_load(step) for step in steps]
+                closed = tuple(load for load in loads if isinstance(load, ClosedLoop))
+                opened = tuple(load for load in loads if isinstance(load, OpenLoop))
+                if len(loads) in (len(closed), len(opened)):
+                    return Ramp(closed or opened)
+    except (OverflowError, RecursionError, ValueError):
+        pass  # numbers and nesting beyond all loads
     raise InvalidRequestError("A load of the run cannot be read.")
 
 

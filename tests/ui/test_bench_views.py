@@ -29,7 +29,7 @@ from myserve_ui.bench.roofline.documents import Room, ServedRoofline
 from myserve_ui.core.number_words import decimal
 from myserve_ui.ui.benchmark.comparison_view import comparison_view, differences_view
 from myserve_ui.ui.benchmark.plots import distribution_plots, load_plots, percentile_plots
-from myserve_ui.ui.benchmark.results import csv_file, json_file, requests_file
+from myserve_ui.ui.benchmark.results import csv_file, json_file, requests_file, scripts_markdown
 from myserve_ui.ui.benchmark.roofline_calculator import KNOWN_MODELS, calculate, devices_view
 from myserve_ui.ui.benchmark.roofline_card import card_view
 from myserve_ui.ui.benchmark.roofline_plot import (
@@ -191,6 +191,12 @@ def test_files_are_named_after_the_run_and_none_is_made_of_nothing(document):
     assert csv_file(document)["text"].count("\n") == 1 + len(document.rows)
     assert requests_file(document)["name"].endswith("-requests.csv")
     assert json_file(None) is csv_file(None) is requests_file(None) is None
+
+
+def test_a_run_of_what_is_refused_today_is_shown_and_cannot_be_asked_again(document):
+    assert "python -m myserve_ui bench" in scripts_markdown(document)
+    twice = with_settings(document, loads=(CLOSED[0], CLOSED[0]))
+    assert scripts_markdown(twice).endswith("The load of 1 at once is named 2 times; name it once.")
 
 
 def test_more_than_the_roofline_is_explained(document):
@@ -396,3 +402,8 @@ def test_the_calculator_says_which_number_cannot_be(changes, words):
 def test_every_known_device_names_its_source():
     html = devices_view()
     assert all(device.name in html and device.source in html for device in DEVICES)
+
+
+def test_a_legend_names_the_models_in_the_order_of_the_rows(document):
+    legend = figures(percentile_plots(document)[0])[0].find("ul")
+    assert ["".join(item.itertext()) for item in legend] == ["full precision", "4-bit NF4"]

@@ -131,7 +131,7 @@ class ChatStream:
             raise ForeignAnswerError("usage claims no completion tokens, though text came")
         return counts
 
-    def _see_chunk(self, chunk: Mapping[str, Any], now: float) -> None:
+    def _see_chunk(self, chunk: Mapping[str, object], now: float) -> None:
         if (words := error_words(chunk)) is not None:
             self._fail(words)
         choices = chunk.get("choices") or ()

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
@@ -26,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 REJECTIONS = (429, 503)
 NO_KEY = "none"
-FIXED_LENGTH: Mapping[str, Any] = MappingProxyType({"ignore_eos": True})
+FIXED_LENGTH: Mapping[str, object] = MappingProxyType({"ignore_eos": True})
 """How our server, vLLM, SGLang and llama.cpp are asked to go on past the end token."""
 LONGEST_ANSWER = 3600.0
 """Seconds, for a server that sends a byte now and then."""
@@ -42,7 +41,7 @@ class Target:
     """Base URL, as the OpenAI SDK takes it: http://127.0.0.1:7860/v1"""
     model: str
     api_key: str = field(default=NO_KEY, repr=False)
-    extra: Mapping[str, Any] = field(default_factory=lambda: FIXED_LENGTH, hash=False)
+    extra: Mapping[str, object] = field(default_factory=lambda: FIXED_LENGTH, hash=False)
     """Fields of every body; by default those that ask for answers of exactly max_tokens."""
 
     def __post_init__(self) -> None:
@@ -55,8 +54,9 @@ class Target:
     def has_key(self) -> bool:
         return self.api_key not in ("", NO_KEY)
 
-    def body(self, planned: PlannedRequest) -> dict[str, Any]:
-        body: dict[str, Any] = {
+    def body(self, planned: PlannedRequest) -> dict[str, object]:
+        """The JSON of a request."""
+        body: dict[str, object] = {
             "model": self.model,
             "messages": [{"role": role, "content": content} for role, content in planned.messages],
             "max_tokens": planned.max_tokens,

@@ -8,7 +8,6 @@ import statistics
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from myserve_ui.bench.client.client import Target
 from myserve_ui.bench.client.records import Outcome, RequestRecord
@@ -59,9 +58,9 @@ async def drive_ready_server(tokens: int, *, tokens_per_chunk: int) -> tuple[Req
 async def _ready_server(tokens_per_chunk: int) -> AsyncIterator[str]:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            while body := await _read_body(reader):
+            while tokens := await _read_max_tokens(reader):
                 writer.write(HEAD)
-                for event in _events(body["max_tokens"], tokens_per_chunk):
+                for event in _events(tokens, tokens_per_chunk):
                     writer.write(b"%x\r\n%s\r\n" % (len(event), event))
                     await writer.drain()
                 writer.write(b"0\r\n\r\n")
@@ -78,14 +77,13 @@ async def _ready_server(tokens_per_chunk: int) -> AsyncIterator[str]:
         server.close()
 
 
-async def _read_body(reader: asyncio.StreamReader) -> dict[str, Any]:
-    """The JSON of the next request of a connection; raises IncompleteReadError at its end."""
+async def _read_max_tokens(reader: asyncio.StreamReader) -> int:
+    """What the next request of a connection asks for; raises IncompleteReadError at its end."""
     head = await reader.readuntil(b"\r\n\r\n")
     length = next(
         int(line.partition(b":")[2]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")
     )
-    body: dict[str, Any] = json.loads(await reader.readexactly(length))
-    return body
+    return int(json.loads(await reader.readexactly(length))["max_tokens"])
 
 
 def _events(tokens: int, tokens_per_chunk: int) -> Iterator[bytes]:
@@ -96,5 +94,5 @@ def _events(tokens: int, tokens_per_chunk: int) -> Iterator[bytes]:
     yield b"data: [DONE]\n\n"
 
 
-def _event(document: dict[str, Any]) -> bytes:
+def _event(document: dict[str, object]) -> bytes:
     return b"data: " + json.dumps(document).encode() + b"\n\n"

@@ -59,7 +59,7 @@ async def ask_models(target: Target, *, transport: Transport = None) -> Listing:
 def _read_listing(target: Target, place: str, answer: Any) -> Listing:
     """The models of a list; entries that name none are left out."""
     entries = answer.get("data") if isinstance(answer, dict) else answer  # some answer the bare list
-    models = tuple(map(_read_model, filter(_is_model, entries))) if isinstance(entries, list) else ()
+    models = tuple(filter(None, map(_read_model, entries))) if isinstance(entries, list) else ()
     if not isinstance(entries, list) or (entries and not models):
         return Listing(problem=f"{place} answers no list of models{_hint(target, 404)}")
     return Listing(models[:MOST_MODELS], "" if models else f"{target.url} lists no models; name the one to measure.")
@@ -128,14 +128,13 @@ def _hint(target: Target, status: int) -> str:
     return "; does the URL end in /v1?" if status == 404 and not target.url.endswith("/v1") else "."
 
 
-def _is_model(entry: Any) -> bool:
-    """Whether it has an id that can be written and asked for."""
-    name = entry.get("id") if isinstance(entry, dict) else None
-    return isinstance(name, str) and name.isprintable() and 0 < len(name) <= LONGEST_ID
-
-
-def _read_model(entry: dict[str, Any]) -> ModelInfo:
-    """What is told of a model beside its id, where it can be so."""
+def _read_model(entry: object) -> ModelInfo | None:
+    """What is told of a model beside its id, where it can be so; None without an id that can be written and asked."""
+    model = entry.get("id") if isinstance(entry, dict) else None
+    if not isinstance(entry, dict) or not isinstance(model, str):
+        return None
+    if not (model.isprintable() and 0 < len(model) <= LONGEST_ID):
+        return None
 
     def number(name: str) -> int | None:
         return whole_number(entry.get(name), most=LARGEST_NUMBER)
@@ -144,8 +143,8 @@ def _read_model(entry: dict[str, Any]) -> ModelInfo:
         return one_line(entry[name]) if isinstance(entry.get(name), str) else None
 
     return ModelInfo(
-        id=entry["id"],
-        name=word("name") or entry["id"],
+        id=model,
+        name=word("name") or model,
         precision=word("precision") or "",
         state=LoadState.READY if entry.get("loaded", True) else LoadState.UNLOADED,
         dtype=word("dtype"),

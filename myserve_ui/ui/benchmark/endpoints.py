@@ -55,7 +55,7 @@ class BenchEndpoints:
         url: str = "",
         url_model: str = "",
         api_key: str = "",
-    ) -> AsyncGenerator[dict[str, Any], None]:
+    ) -> AsyncGenerator[dict[str, object], None]:
         """Measure models under load over this server's own port. Streams progress; the last value has the rows.
 
         models: ids of /models or precisions of the default model, empty for the default; several get the same requests.
@@ -80,7 +80,7 @@ class BenchEndpoints:
         except MyServeError as error:
             raise gr.Error(error.message, duration=None, print_exception=False) from None
 
-    async def roofline(self, model: str = "") -> dict[str, Any]:
+    async def roofline(self, model: str = "") -> dict[str, object]:
         """What a decode step of a model takes at least on this machine, which is measured at the first call.
 
         model: an id of /models or a precision of the default model, empty for the default. The result has bandwidth,
@@ -91,7 +91,7 @@ class BenchEndpoints:
         except MyServeError as error:
             raise gr.Error(error.message, duration=None, print_exception=False) from None
 
-    async def runs(self, run: str = "") -> list[dict[str, Any]]:
+    async def runs(self, run: str = "") -> list[dict[str, object]]:
         """The benchmarks that were kept, the newest first; or, with an id, the whole document of one in a list.
 
         run: an id of the list, empty for the list itself.
@@ -104,16 +104,16 @@ class BenchEndpoints:
             raise gr.Error(error.message, duration=None, print_exception=False) from None
 
 
-async def _values(service: BenchmarkService, asked: BenchmarkRequest) -> AsyncGenerator[dict[str, Any], None]:
+async def _values(service: BenchmarkService, asked: BenchmarkRequest) -> AsyncGenerator[dict[str, object], None]:
     """Progress, repeated while nothing happens, which is how Gradio notices that a caller has left; then the result."""
-    value: dict[str, Any] = {"text": "starting", "done": 0, "total": asked.num_requests, "seconds_left": None}
+    value: dict[str, object] = {"text": "starting", "done": 0, "total": asked.num_requests, "seconds_left": None}
     async with aclosing(with_heartbeat(service.run(asked))) as steps:
         async for step in steps:
             value = value if step is None else _value(step)
             yield value
 
 
-def _value(step: SweepProgress) -> dict[str, Any]:
+def _value(step: SweepProgress) -> dict[str, object]:
     if step.document is not None:
         return step.document.model_dump(mode="json", include=TOLD)
     return {"text": step.text, "done": step.done, "total": step.total, "seconds_left": step.seconds_left}

@@ -16,6 +16,8 @@ from myserve_ui.errors import InvalidRequestError
 from myserve_ui.ui.shared.events import QUIET, paragraph
 from myserve_ui.ui.shared.words import model_choices
 
+Components = dict[str, gr.components.Component]
+"""By the names of `BenchForm`."""
 LOAD_KINDS = [
     ("closed loop: so many at once", "closed"),
     ("open loop: so many a second", "open"),
@@ -61,7 +63,7 @@ class BenchForm:
     url_model: gr.Textbox
     api_key: gr.Textbox
 
-    def named(self) -> dict[str, Any]:
+    def named(self) -> Components:
         """Name -> component."""
         return {item.name: getattr(self, item.name) for item in fields(self)}
 
@@ -97,7 +99,7 @@ def draw_form(models: Sequence[ModelInfo], default: str, *, may_leave: bool) -> 
     return form
 
 
-def _draw_load(models: Sequence[ModelInfo], default: str) -> dict[str, Any]:
+def _draw_load(models: Sequence[ModelInfo], default: str) -> Components:
     with gr.Row(elem_classes="questions"):
         chosen = gr.Dropdown(
             model_choices(models),
@@ -117,7 +119,7 @@ def _draw_load(models: Sequence[ModelInfo], default: str) -> dict[str, Any]:
     return {"models": chosen, "load": load, "levels": level_box}
 
 
-def _draw_sizes() -> dict[str, Any]:
+def _draw_sizes() -> Components:
     with gr.Row(elem_classes="questions"):
         return {
             "requests": gr.Number(
@@ -133,7 +135,7 @@ def _length_box(label: str, name: str) -> gr.Textbox:
     return gr.Textbox("32", label=label, info="fixed, or low:high", max_lines=1, elem_id=name)
 
 
-def _draw_more() -> dict[str, Any]:
+def _draw_more() -> Components:
     with gr.Row(elem_classes="questions"):
         arrivals = gr.Dropdown(
             ARRIVALS, value="poisson", label="Arrivals", info="of rates", filterable=False, interactive=False
@@ -175,7 +177,7 @@ def _draw_more() -> dict[str, Any]:
     }
 
 
-def _draw_other(*, may_leave: bool) -> dict[str, Any]:
+def _draw_other(*, may_leave: bool) -> Components:
     with (
         gr.Accordion("Another server beside these models", open=False, elem_id="bench-other", visible=may_leave),
         gr.Row(elem_classes="questions"),

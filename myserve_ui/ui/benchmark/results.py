@@ -12,6 +12,7 @@ import gradio as gr
 from myserve_ui.bench.documents.rows import Row
 from myserve_ui.bench.documents.run import BenchmarkRun
 from myserve_ui.bench.question.reproduction import as_command, as_curl, as_gradio_client
+from myserve_ui.errors import InvalidRequestError
 from myserve_ui.ui.benchmark.tables import EXPLAINED, requests_csv, results_csv, results_table
 from myserve_ui.ui.benchmark.view import plots_view, summary_view
 from myserve_ui.ui.shared.events import DOWNLOAD, QUIET, Updates, paragraph
@@ -82,11 +83,14 @@ class ResultsPanel:
 
 def scripts_markdown(run: BenchmarkRun) -> str:
     """The run as a command, its first request by curl, and a script, each in a block that can be copied."""
-    blocks = (
-        ("On the command line", "bash", as_command(run)),
-        ("Its first request with curl", "bash", as_curl(run)),
-        ("With gradio_client", "python", as_gradio_client(run)),
-    )
+    try:
+        blocks = (
+            ("On the command line", "bash", as_command(run)),
+            ("Its first request with curl", "bash", as_curl(run)),
+            ("With gradio_client", "python", as_gradio_client(run)),
+        )
+    except InvalidRequestError as error:  # an older version may have run what is refused now
+        return f"This run cannot be asked again as it was. {error.message}"
     return "\n\n".join(f"**{title}**\n\n{_fenced(language, code)}" for title, language, code in blocks)
 
 
