@@ -4,6 +4,7 @@ import jinja2
 import pytest
 from markupsafe import Markup
 
+from myserve_ui.paths import PACKAGE, asset
 from myserve_ui.ui.shared import templates
 from myserve_ui.ui.shared.events import problem
 
@@ -43,3 +44,12 @@ def test_a_name_that_was_not_put_in_is_an_error(written):
 )
 def test_line_breaks_of_a_template_are_not_in_the_page(written, source, html):
     assert templates.render(written(source)) == html
+
+
+def test_every_template_can_be_read_and_is_used():
+    folder = asset("templates")
+    names = [path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.html")]
+    for name in names:
+        templates._environment().get_template(f"{name}.html")
+    text = "".join(path.read_text(encoding="utf-8") for path in (*PACKAGE.rglob("*.py"), *folder.rglob("*.html")))
+    assert [name for name in names if f'"{name}"' not in text and f'"{name}.html"' not in text] == []
