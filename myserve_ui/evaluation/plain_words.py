@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from myserve_ui.core.model_info import ModelInfo
+from myserve_ui.core.number_words import mib
 from myserve_ui.evaluation.documents import Both, Memory
 
 CPU = "cpu"
@@ -43,7 +44,7 @@ def memory_words(memory: Both[Memory]) -> str | None:
     base, candidate = memory.base.weight_bytes, memory.candidate.weight_bytes
     if not base or not candidate:
         return None
-    return f"Weights: {candidate / 2**20:,.0f} MiB against {base / 2**20:,.0f} MiB, {candidate / base:.0%} of the base."
+    return f"Weights: {mib(candidate)} against {mib(base)}, {candidate / base:.0%} of the base."
 
 
 def _notes(first: str, second: str) -> list[str]:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from myserve_ui.core.model_info import EngineStatus, LoadState, ModelInfo, ResponseCacheStatus, ServiceStatus
+from myserve_ui.core.number_words import KIB, MIB, mib
 from myserve_ui.ui.shared.templates import render
 
-MIB = 2**20
 Facts = Iterable[tuple[str, str]]
 
 
@@ -49,7 +49,7 @@ def _weights(model: ModelInfo) -> Facts:
     yield "precision", f"{model.precision}, {model.dtype} on {model.device}"
     if model.weight_bytes is not None:
         bits = f", {model.bits_per_parameter:.2f} bits per parameter" if model.bits_per_parameter else ""
-        yield "weights", f"{model.weight_bytes / MIB:,.0f} MiB{bits}"
+        yield "weights", f"{mib(model.weight_bytes)}{bits}"
     yield "context", f"{model.context_length:,} tokens"
     if model.note:
         yield "note", model.note
@@ -62,7 +62,7 @@ def _work(model: ModelInfo, engine: EngineStatus) -> Facts:
     kept = f", {engine.kv_tokens_kept:,} more kept for reuse" if engine.kv_tokens_kept else ""
     used = f"{engine.kv_tokens_used:,} of {engine.kv_tokens_total:,} tokens ({share:.0%})"
     yield "cache of keys and values", f"{used}{kept}"
-    yield "its memory", f"{kv_bytes / MIB:,.1f} MiB in use, {(model.kv_bytes_per_token or 0) / 1024:,.1f} KiB a token"
+    yield "its memory", f"{kv_bytes / MIB:,.1f} MiB in use, {(model.kv_bytes_per_token or 0) / KIB:,.1f} KiB a token"
     yield "prompt tokens from the cache", _rate(engine.prefix_cache_hits, engine.prefix_cache_queries)
     yield "tokens so far", f"{engine.prompt_tokens_total:,} read, {engine.generation_tokens_total:,} written"
     if engine.preemptions_total:
