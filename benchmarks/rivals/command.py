@@ -21,7 +21,7 @@ from benchmarks.rivals.processes import TurnOrder, running_command, running_riva
 from myserve_ui.bench.client.client import Target
 from myserve_ui.bench.client.server_facts import find_targets
 from myserve_ui.bench.loads import ClosedLoop
-from myserve_ui.bench.machine.local import find_model, measure_for, surroundings_of
+from myserve_ui.bench.machine.local import find_model, surroundings_for
 from myserve_ui.bench.question.question import NamedTarget
 from myserve_ui.bench.workload import Lengths
 from myserve_ui.cli.bench_arguments import BenchArguments, bench_parser, read_bench_arguments
@@ -71,10 +71,9 @@ async def run_rivals(
         field = Contestants(stack, asked, settings, line)
         await field.open_own()
         line.show("measuring the machine and the client")  # before the others are there: some keep a core busy idly
-        measured = await measure_for([field.own])
-        surroundings = await surroundings_of(measured)
+        surroundings = await surroundings_for([field.own])
         await field.open_others()
-        own = replace(field.contestants[0], roofline=measured.roofline(field.own))
+        own = replace(field.contestants[0], roofline=surroundings.roofline(field.own))
         question, seconds = asked.question, min(asked.question.time_limit, ROUND_SECONDS)
         match = Match((own, *field.contestants[1:]), scenarios, asked.options.rounds, question.limits, seconds)
         if question.workload.salt is not None:

@@ -10,19 +10,17 @@ from dataclasses import dataclass, replace
 import torch
 
 from myserve_ui.bench.client.client import NO_KEY, Target
-from myserve_ui.bench.client.overhead import measure_client_overhead
 from myserve_ui.bench.client.server_facts import find_targets
 from myserve_ui.bench.documents.comparison import compare_runs
 from myserve_ui.bench.documents.differences import RunComparison
 from myserve_ui.bench.documents.run import BenchmarkRun
 from myserve_ui.bench.documents.store import RunListing, RunStore
-from myserve_ui.bench.machine.facts import PACKAGES, describe_machine
+from myserve_ui.bench.machine.local import surroundings
 from myserve_ui.bench.machine.speeds import MachineSpeeds
 from myserve_ui.bench.question.question import AskedTarget, BenchmarkQuestion, BenchmarkRequest, NamedTarget
 from myserve_ui.bench.roofline.documents import Room, ServedRoofline
 from myserve_ui.bench.roofline.roofline import ModelRoofline, room_for
 from myserve_ui.bench.sweep import CARD_POINTS, Surroundings, Sweep, SweepProgress
-from myserve_ui.core.machine import describe_versions
 from myserve_ui.core.model_info import ModelInfo
 from myserve_ui.errors import InvalidRequestError, OverloadedError
 from myserve_ui.serving.chat_service import ChatService
@@ -171,12 +169,7 @@ class BenchmarkService:
         infos = [self._chat.model(name) for name in own]
         speeds = [await self.speeds.of(info) if info.bytes_per_step else None for info in infos]
         device = torch.device(infos[0].device or "cpu") if infos else torch.device("cpu")
-        return Surroundings(
-            machine=describe_machine(device, speeds[0] if speeds else None),
-            versions=describe_versions(PACKAGES),
-            client_overhead_ms=await measure_client_overhead(),
-            roofline=self._roofline_of,
-        )
+        return await surroundings(device, speeds[0] if speeds else None, self._roofline_of)
 
     def _roofline_of(self, named: NamedTarget) -> ModelRoofline | None:
         return self.speeds.known_roofline(self._chat.model(named.target.model)) if named.is_ours else None

@@ -40,16 +40,10 @@ class RunProgress:
 
     done: int
     total: int
-    seconds: float
     records: tuple[RequestRecord, ...] = ()
     """What has ended so far; of the last step every request, in order. A warm-up has none."""
     is_warm_up: bool = False
     is_last: bool = False
-
-    @property
-    def seconds_left(self) -> float | None:
-        """By the pace so far; None before anything is done."""
-        return self.seconds / self.done * (self.total - self.done) if self.done else None
 
 
 class _Places:
@@ -148,7 +142,7 @@ async def _drive(run: _Run) -> AsyncGenerator[RunProgress, None]:
     total = len(run.requests)
     try:
         while not work.done() and run.clock() < run.deadline:
-            yield RunProgress(len(run.records), total, run.clock() - run.started, tuple(run.records))
+            yield RunProgress(len(run.records), total, tuple(run.records))
             await asyncio.wait({work}, timeout=min(PROGRESS_INTERVAL, max(run.deadline - run.clock(), 0.0)))
     finally:
         work.cancel()
@@ -157,7 +151,7 @@ async def _drive(run: _Run) -> AsyncGenerator[RunProgress, None]:
         raise error
     _note_unsent(run)
     ordered = tuple(sorted(run.records, key=lambda record: record.index))
-    yield RunProgress(total, total, run.clock() - run.started, ordered, is_last=True)
+    yield RunProgress(total, total, ordered, is_last=True)
 
 
 async def _send_all(run: _Run) -> None:

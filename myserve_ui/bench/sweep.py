@@ -187,17 +187,3 @@ class Sweep:
         now = self._clock()
         pace = (now - self._started) / done
         return min(pace * (self._request.num_requests - done), max(self._deadline - now, 0.0))
-
-
-async def run_sweep(
-    request: BenchmarkRequest,
-    *,
-    transport: httpx2.AsyncBaseTransport | None = None,
-    clock: Clock = time.perf_counter,
-    surroundings: Surroundings | None = None,
-) -> AsyncGenerator[SweepProgress, None]:
-    """Steps of a sweep; the last one has the document. Leaving ends the requests that are on their way."""
-    sweep = Sweep(request, transport=transport, clock=clock, surroundings=surroundings)
-    async with aclosing(sweep.run()) as steps:
-        async for step in steps:
-            yield step

@@ -16,7 +16,7 @@ from myserve_ui.bench.documents.comparison import compare_runs
 from myserve_ui.bench.documents.differences import RunComparison
 from myserve_ui.bench.documents.run import BenchmarkRun
 from myserve_ui.bench.documents.store import RUNS_FOLDER, RunStore
-from myserve_ui.bench.machine.local import measure_for, surroundings_of
+from myserve_ui.bench.machine.local import surroundings_for
 from myserve_ui.bench.question.question import AskedTarget, BenchmarkRequest, NamedTarget
 from myserve_ui.bench.sweep import Surroundings, Sweep
 from myserve_ui.cli.bench_arguments import BenchArguments
@@ -74,8 +74,7 @@ async def _measure(asked: BenchArguments, settings: Settings, console: Console) 
             request = BenchmarkRequest(targets, asked.question)
             await wait_for(targets, line)
             line.show("measuring the machine and the client")
-            measured = await measure_for(targets)
-            run = await _sweep(request, await surroundings_of(measured), line)
+            run = await _sweep(request, await surroundings_for(targets), line)
     run = run.model_copy(update={"settings": run.settings.model_copy(update={"starts_app": asked.own is not None})})
     console.print(results_table(run))
     for words in circumstances(run):

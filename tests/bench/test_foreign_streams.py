@@ -134,7 +134,7 @@ async def test_whatever_goes_wrong_is_a_sentence(parts, words):
 async def test_counts_that_cannot_be_are_a_failed_request(changes, words):
     record = await ask(piece("one"), piece(" two"), usage(**changes), DONE)
     assert record.outcome is Outcome.FAILED and words in record.error
-    assert (record.output_tokens, record.inter_token_latencies) == (0, [])
+    assert (record.output_tokens, record.token_gaps) == (0, [])
 
 
 @pytest.mark.parametrize("value", [5, "x", [], {"completion_tokens": 2}])

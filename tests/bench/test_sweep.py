@@ -12,7 +12,7 @@ from myserve_ui.bench.limits import Limits
 from myserve_ui.bench.loads import ClosedLoop, OpenLoop, Ramp
 from myserve_ui.bench.question.question import NamedTarget
 from myserve_ui.bench.roofline.roofline import MachineSpeed, ModelCost, ModelRoofline
-from myserve_ui.bench.sweep import Surroundings, Sweep, run_sweep
+from myserve_ui.bench.sweep import Surroundings, Sweep
 from myserve_ui.bench.workload import Lengths, Workload
 from myserve_ui.errors import InvalidRequestError
 from tests.bench.made_runs import make_request
@@ -33,7 +33,7 @@ def request(*, targets=TARGETS, loads=LOADS, workload=WORKLOAD, **fields):
 
 async def sweep(script=None, surroundings=None, **fields):
     server = ScriptedServer(script or Script(first=0.05, gap=0.01))
-    steps = run_sweep(request(**fields), transport=server, clock=now, surroundings=surroundings)
+    steps = Sweep(request(**fields), transport=server, clock=now, surroundings=surroundings).run()
     return server, [step async for step in steps]
 
 
@@ -101,7 +101,7 @@ async def test_the_time_limit_ends_all_of_it_and_what_was_measured_stays():
 async def test_the_warm_up_is_within_the_time_limit():
     server = ScriptedServer(Script(first=5.0))
     asked = make_request(TARGETS[:1], WORKLOAD, LOADS[:1], time_limit=1.0)
-    steps = [step async for step in run_sweep(asked, transport=server, clock=now)]
+    steps = [step async for step in Sweep(asked, transport=server, clock=now).run()]
     assert now() == pytest.approx(1.0, abs=0.01)
     assert steps[-1].document.stopped
 
@@ -204,7 +204,7 @@ async def test_the_warm_up_is_no_beginning_of_what_is_measured_even_of_a_file_wi
     workload = Workload(2, output_tokens=Lengths(2, 2), prompts=("Why is the sky blue?",), salt="")
     server = ScriptedServer(Script())
     asked = make_request(TARGETS[:1], workload, LOADS[:1])
-    async for _step in run_sweep(asked, transport=server, clock=now):
+    async for _step in Sweep(asked, transport=server, clock=now).run():
         pass
     warm, measured = [
         [body["messages"][0]["content"] for body in part] for part in (server.bodies[:2], server.bodies[2:])

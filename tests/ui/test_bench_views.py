@@ -26,6 +26,7 @@ from myserve_ui.bench.loads import ClosedLoop, Ramp, load_words
 from myserve_ui.bench.machine.facts import Machine
 from myserve_ui.bench.roofline.device_table import DEVICES
 from myserve_ui.bench.roofline.documents import Room, ServedRoofline
+from myserve_ui.bench.roofline.roofline import MachineSpeed, ModelCost, ModelRoofline
 from myserve_ui.core.number_words import decimal
 from myserve_ui.ui.benchmark.comparison_view import comparison_view, differences_view
 from myserve_ui.ui.benchmark.plots import distribution_plots, load_plots, percentile_plots
@@ -33,12 +34,11 @@ from myserve_ui.ui.benchmark.results import csv_file, json_file, requests_file, 
 from myserve_ui.ui.benchmark.roofline_calculator import KNOWN_MODELS, calculate, devices_view
 from myserve_ui.ui.benchmark.roofline_card import card_view
 from myserve_ui.ui.benchmark.roofline_plot import (
-    Work,
     decode_point,
+    known_rooflines,
     prefill_point,
     roofline_plot,
     words_above_roof,
-    works_of,
 )
 from myserve_ui.ui.benchmark.tables import failures_view, requests_csv, results_csv, results_table
 from myserve_ui.ui.benchmark.timeline import pieces_of, timelines
@@ -218,10 +218,10 @@ def test_the_salt_is_told(document):
 
 
 def test_what_was_cached_is_left_out_of_prefill():
-    some = prefill_point(prefill_row(cached_share=0.75), WORK)
-    assert some.y == pytest.approx(prefill_point(prefill_row(), WORK).y / 4)
+    some = prefill_point(prefill_row(cached_share=0.75), ROOFLINE)
+    assert some.y == pytest.approx(prefill_point(prefill_row(), ROOFLINE).y / 4)
     assert "25 tokens in 50.0 ms, 75 more were cached" in some.title
-    assert prefill_point(prefill_row(cached_share=1.0), WORK) is None
+    assert prefill_point(prefill_row(cached_share=1.0), ROOFLINE) is None
 
 
 @pytest.mark.parametrize(
@@ -283,10 +283,10 @@ def test_the_roofline_places_each_run_under_the_roof(document):
     assert "crossover: full batch 26, nf4 batch 37" in ElementTree.tostring(plot, encoding="unicode")
     assert roofline_plot(changed(document, rooflines={})) is None
     unknown = document.rooflines["tiny"].model_copy(update={"flops_per_s": None})
-    assert works_of(changed(document, rooflines={"tiny": unknown})) == {}
+    assert known_rooflines(changed(document, rooflines={"tiny": unknown})) == {}
 
 
-WORK = Work(bytes_per_s=1e9, flops_per_s=1e12, bytes_per_step=1e6, kv_bytes_per_token=100, num_parameters=500_000)
+ROOFLINE = ModelRoofline(MachineSpeed(1e9, 1e12, "cpu", "float32"), ModelCost(1_000_000, 500_000, 100), 1_000_000)
 
 
 def prefill_row(**fields):
@@ -303,12 +303,14 @@ def prefill_row(**fields):
 
 
 def test_points_of_the_roofline_follow_the_formulas():
-    decode, prefill = decode_point(prefill_row(), WORK), prefill_point(prefill_row(), WORK)
+    decode, prefill = decode_point(prefill_row(), ROOFLINE), prefill_point(prefill_row(), ROOFLINE)
     assert decode.y == pytest.approx(2 * 500_000 * 200)
     assert decode.x == pytest.approx(2 * 500_000 * 4 / (1e6 + 4 * 120 * 100))
     assert prefill.y == pytest.approx(2 * 500_000 * 100 / 0.05)
     assert prefill.x == pytest.approx(2 * 500_000 * 100 / (1e6 + 100 * 100))
-    assert decode_point(prefill_row(tpot_ms=None), WORK) is prefill_point(prefill_row(ttft_ms=None), WORK) is None
+    assert (
+        decode_point(prefill_row(tpot_ms=None), ROOFLINE) is prefill_point(prefill_row(ttft_ms=None), ROOFLINE) is None
+    )
 
 
 def test_axes_are_round_and_hold_their_values():

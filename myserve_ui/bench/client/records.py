@@ -17,14 +17,6 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
-    """A piece of the answer and when it came. `tokens` is how many tokens it stands for, once that is known."""
-
-    time: float
-    tokens: int
-
-
-@dataclass(frozen=True, slots=True)
 class RequestRecord:
     """Raw times of one request. Only completed requests count for latencies."""
 
@@ -84,11 +76,6 @@ class RequestRecord:
         if not gaps or self.output_tokens < 2:
             return []
         return share_out(gaps, self.output_tokens - 1)
-
-    @property
-    def inter_token_latencies(self) -> list[float]:
-        """The same as one number for each token."""
-        return [gap for gap, number in self.token_gaps for _ in range(number)]
 
 
 def share_out(gaps: list[float], num_tokens: int) -> list[tuple[float, int]]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
 
 import torch
@@ -20,36 +19,28 @@ from myserve_ui.core.machine import describe_versions, is_loopback
 from myserve_ui.core.model_info import ModelInfo
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """The machine as it was found, for the servers that run on it."""
-
-    speed: MachineSpeed | None
-    rooflines: dict[str, ModelRoofline]
-    """By URL and model."""
-
-    def roofline(self, named: NamedTarget) -> ModelRoofline | None:
-        return self.rooflines.get(_name(named.target))
-
-
-async def measure_for(targets: Sequence[NamedTarget]) -> Measured:
-    """Speeds of this machine and the rooflines of targets that run on it and tell what a step moves."""
-    rooflines: dict[str, ModelRoofline] = {}
+async def surroundings_for(targets: Sequence[NamedTarget]) -> Surroundings:
+    """Measures this machine for the targets that run on it and tell what a step moves, and the client."""
+    rooflines: dict[tuple[str, str], ModelRoofline] = {}
     speeds = MachineSpeeds()
     for named in targets:
         info = await find_model(named.target) if is_loopback(urlsplit(named.target.url).hostname or "") else None
         if info is not None and _computes_here(info) and (found := await speeds.roofline(info)) is not None:
-            rooflines[_name(named.target)] = found
-    return Measured(next((found.machine for found in rooflines.values()), None), rooflines)
+            rooflines[named.target.url, named.target.model] = found
+    speed = next((found.machine for found in rooflines.values()), None)
+    device = torch.device(speed.device if speed else "cpu")
+    return await surroundings(device, speed, lambda named: rooflines.get((named.target.url, named.target.model)))
 
 
-async def surroundings_of(measured: Measured) -> Surroundings:
-    """What a sweep should know; measures the client too."""
+async def surroundings(
+    device: torch.device, speed: MachineSpeed | None, roofline: Callable[[NamedTarget], ModelRoofline | None]
+) -> Surroundings:
+    """What a sweep should know of this machine, of whose `device` the speed is; measures the client too."""
     return Surroundings(
-        machine=describe_machine(torch.device(measured.speed.device if measured.speed else "cpu"), measured.speed),
+        machine=describe_machine(device, speed),
         versions=describe_versions(PACKAGES),
         client_overhead_ms=await measure_client_overhead(),
-        roofline=measured.roofline,
+        roofline=roofline,
     )
 
 
@@ -66,7 +57,3 @@ def _computes_here(info: ModelInfo) -> bool:
         return False
     is_here = device.type == "cpu" or (device.type == "cuda" and (device.index or 0) < torch.cuda.device_count())
     return is_here and info.dtype in ("float32", "float16", "bfloat16")
-
-
-def _name(target: Target) -> str:
-    return f"{target.url}#{target.model}"

@@ -25,7 +25,6 @@ def add_question(parser: argparse.ArgumentParser) -> None:
     _add_whom(parser)
     _add_loads(parser)
     _add_work(parser)
-    _add_conditions(parser)
 
 
 def _add_whom(parser: argparse.ArgumentParser) -> None:
@@ -80,10 +79,6 @@ def _add_work(parser: argparse.ArgumentParser) -> None:
         help="prompts exactly as the seed or the file has them",
     )
     group.add_argument("--seed", type=int, default=0, help="equal seeds ask alike (%(default)s)")
-
-
-def _add_conditions(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("conditions")
     group.add_argument(
         "--limits",
         default="server",

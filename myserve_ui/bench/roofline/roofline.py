@@ -22,6 +22,15 @@ class MachineSpeed:
     device: str
     dtype: str
 
+    @property
+    def ridge(self) -> float:
+        """Operations per byte moved, above which arithmetic is the limit."""
+        return self.flops_per_s / self.bytes_per_s
+
+    def roof(self, intensity: float) -> float:
+        """Operations a second at most, with so many of them per byte moved."""
+        return min(self.flops_per_s, intensity * self.bytes_per_s)
+
     def quicker(self, other: MachineSpeed) -> MachineSpeed:
         """The better of both for each speed: the other measurement was disturbed."""
         return replace(
@@ -39,6 +48,13 @@ class ModelCost:
     """Moved for the weights, however many sequences decode; see core/memory_report."""
     num_parameters: int
     kv_bytes_per_token: int
+
+    def operations(self, tokens: float) -> float:
+        return 2 * self.num_parameters * tokens
+
+    def intensity(self, tokens: float, *, cached: float) -> float:
+        """Operations for each byte, of a step over `tokens` that reads or writes `cached` tokens of the cache."""
+        return self.operations(tokens) / (self.bytes_per_step + cached * self.kv_bytes_per_token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +89,13 @@ def predict_decode(machine: MachineSpeed, cost: ModelCost, *, batch: int, contex
         batch=batch,
         context=context,
         memory_seconds=moved / machine.bytes_per_s,
-        compute_seconds=2 * cost.num_parameters * batch / machine.flops_per_s,
+        compute_seconds=cost.operations(batch) / machine.flops_per_s,
     )
 
 
 def find_crossing_batch(machine: MachineSpeed, cost: ModelCost, *, context: int = 0) -> int | None:
     """The smallest batch whose step is bound by arithmetic; None if reading keys and values always takes longer."""
-    per_sequence = 2 * cost.num_parameters / machine.flops_per_s
+    per_sequence = cost.operations(1) / machine.flops_per_s
     per_sequence -= context * cost.kv_bytes_per_token / machine.bytes_per_s
     if per_sequence <= 0:
         return None
@@ -106,6 +122,14 @@ class ModelRoofline:
     machine: MachineSpeed
     cost: ModelCost
     weight_bytes: int
+
+    @classmethod
+    def of(cls, document: Roofline) -> ModelRoofline:
+        """What `document` was written from."""
+        rate = math.inf if document.flops_per_s is None else document.flops_per_s
+        machine = MachineSpeed(document.bandwidth_bytes_per_s, rate, document.device, document.dtype)
+        cost = ModelCost(document.bytes_per_step, document.num_parameters, document.kv_bytes_per_token)
+        return cls(machine, cost, document.weight_bytes)
 
     def share_reached(self, summary: Summary) -> float | None:
         """Bound over measured time of a token, both at what was decoded on average: sequences at a time, and context.
