@@ -30,7 +30,7 @@ from myserve_ui.ui.chat.saved_chat import Stored, to_store
 from myserve_ui.ui.chat.turn import Phase, Question, View, play_turn
 from myserve_ui.ui.chat.view import context_meter
 from myserve_ui.ui.shared.controls import Controls, read_params
-from myserve_ui.ui.shared.events import QUIET, warn
+from myserve_ui.ui.shared.events import LAST_WORDS, QUIET, warn
 from myserve_ui.ui.shared.verbatim import well_formed
 
 logger = logging.getLogger(__name__)
@@ -44,8 +44,6 @@ ASKED = "(...values) => window.myserve.asked(values)"
 OVER = "() => window.myserve.over()"
 AFTER_STOP = "(...values) => window.myserve.afterStop(values)"
 """For an event that changes the chat: it ends a running answer first."""
-LAST_WORDS = "() => new Promise((done) => setTimeout(done, 200))"
-"""When a turn is cancelled its last words are on their way to the page; they would overwrite what comes sooner."""
 UNEXPECTED = "Something went wrong in the server; its log says what. Your text is not lost: try again."
 
 

@@ -21,7 +21,7 @@ from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.serving.compare_service import Side
 from myserve_ui.ui.compare.panes import stopped
 from myserve_ui.ui.compare.run import RunParts
-from myserve_ui.ui.shared.events import QUIET, UNEXPECTED, Updates, problem
+from myserve_ui.ui.shared.events import QUIET, UNEXPECTED, Updates, problem, wire_stop
 from myserve_ui.ui.shared.streams import frames, with_heartbeat
 from myserve_ui.ui.shared.templates import render
 from myserve_ui.ui.shared.words import answer_line, model_label, progress_line
@@ -65,9 +65,7 @@ class BranchPanel:
         inputs = {self._run.document, self._side, self._token}
         shown = [self._answer, self._start, self._stop]
         branch = self._start.click(self.on_start, inputs, shown, concurrency_limit=None, trigger_mode="once", **QUIET)
-        self._stop.click(None, None, None, cancels=[branch], queue=False, **QUIET).then(
-            self.on_stop, self._answer, shown, queue=False, **QUIET
-        )
+        wire_stop(self._stop, branch, self.on_stop, inputs=self._answer, outputs=shown)
         self._run.findings.select(self.on_choose, None, [self._side, self._token], queue=False, **QUIET)
         self._run.document.change(self.on_document, self._run.document, [self._row, self._answer], queue=False, **QUIET)
 

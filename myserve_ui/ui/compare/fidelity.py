@@ -17,7 +17,16 @@ from myserve_ui.evaluation.fidelity import FidelityRequest, Progress
 from myserve_ui.evaluation.windows import DEFAULT_STRIDE, DEFAULT_WINDOW, MAX_WINDOW
 from myserve_ui.ui.compare.report import report_view
 from myserve_ui.ui.shared.assets import held_out_text
-from myserve_ui.ui.shared.events import DOWNLOAD, QUIET, UNEXPECTED, Updates, paragraph, problem, progress_bar
+from myserve_ui.ui.shared.events import (
+    DOWNLOAD,
+    QUIET,
+    UNEXPECTED,
+    Updates,
+    paragraph,
+    problem,
+    progress_bar,
+    wire_stop,
+)
 from myserve_ui.ui.shared.streams import with_heartbeat
 
 logger = logging.getLogger(__name__)
@@ -68,9 +77,7 @@ class FidelityPanel:
         inputs = {self._base, self._candidate, self._text, self._window, self._stride}
         outputs = [self._start, self._stop, self._progress, self._report, self._document, self._save]
         run = self._start.click(self.on_start, inputs, outputs, concurrency_limit=None, trigger_mode="once", **QUIET)
-        self._stop.click(None, None, None, cancels=[run], queue=False, **QUIET).then(
-            self.on_stop, None, outputs, queue=False, **QUIET
-        )
+        wire_stop(self._stop, run, self.on_stop, inputs=None, outputs=outputs)
         self._save.click(None, self._document, None, js=DOWNLOAD, **QUIET)
         self._upload.upload(self.on_text, self._upload, [self._text, self._progress], queue=False, **QUIET)
         self._open.upload(self.on_open, self._open, outputs, queue=False, **QUIET)

@@ -22,7 +22,7 @@ from myserve_ui.ui.compare.evidence import evidence_view
 from myserve_ui.ui.compare.panes import pane, stopped
 from myserve_ui.ui.shared.assets import evidence_script
 from myserve_ui.ui.shared.controls import read_seed
-from myserve_ui.ui.shared.events import DOWNLOAD, QUIET, UNEXPECTED, Updates, paragraph, problem
+from myserve_ui.ui.shared.events import DOWNLOAD, QUIET, UNEXPECTED, Updates, paragraph, problem, wire_stop
 from myserve_ui.ui.shared.streams import FRAME_SECONDS, with_heartbeat
 from myserve_ui.ui.shared.words import load_line
 
@@ -139,9 +139,7 @@ class CompareRun:
             trigger_mode="once",
             **QUIET,
         )
-        parts.stop.click(None, None, None, cancels=[run], queue=False, **QUIET).then(
-            self.on_stop, set(parts.panes.values()), parts.outputs, queue=False, **QUIET
-        )
+        wire_stop(parts.stop, run, self.on_stop, inputs=set(parts.panes.values()), outputs=parts.outputs)
         parts.save.click(None, parts.document, None, js=DOWNLOAD, **QUIET)
 
     async def on_start(self, inputs: Mapping[Any, Any]) -> AsyncGenerator[Updates, None]:

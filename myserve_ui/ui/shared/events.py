@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import gradio as gr
@@ -13,7 +14,16 @@ Updates = dict[Any, Any]
 QUIET = {"show_progress": "hidden", "api_visibility": "private"}
 """Events of the page itself: no spinner over what streams, no entry in the list of endpoints."""
 DOWNLOAD = "(file) => file && window.myserve.download(file)"
+LAST_WORDS = "() => new Promise((done) => setTimeout(done, 200))"
+"""When an event is cancelled its last words are on their way to the page; they would overwrite what comes sooner."""
 UNEXPECTED = "Something went wrong in the server; its log says what. Try again."
+
+
+def wire_stop(stop: gr.Button, run: Any, handler: Callable[..., Updates], *, inputs: Any, outputs: list[Any]) -> None:
+    """Cancel the event `run` at a click on `stop`, then show what `handler` makes of what it left."""
+    stop.click(None, None, None, cancels=[run], queue=False, **QUIET).then(
+        None, None, None, js=LAST_WORDS, **QUIET
+    ).then(handler, inputs, outputs, queue=False, **QUIET)
 
 
 def warn(sentence: str) -> None:
