@@ -9,6 +9,7 @@ import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 from myserve_ui import __version__
 from myserve_ui.core.model_info import EngineStatus, LoadProgress, LoadState, ModelInfo, ServiceStatus
@@ -19,7 +20,6 @@ from myserve_ui.core.timings import RequestTimings
 from myserve_ui.engine.sequence import EngineRequest
 from myserve_ui.errors import SHUTTING_DOWN, InvalidRequestError, ShuttingDownError
 from myserve_ui.serving.engine_pool import EnginePool, RunningEngine, engine_status
-from myserve_ui.serving.engine_worker import first_output
 from myserve_ui.serving.grammars.workshop import GrammarWorkshop
 from myserve_ui.serving.request_checks import (
     check_continuation,
@@ -220,39 +220,25 @@ class ChatService:
         keys = [response_key(request, model=model, owner=owner) for request in requests if asked.cache_response]
         known = [key for key in keys if key is not None]
         if not known:
-            return self._submit(engine, requests)
+            return engine.worker.submit(requests, partial(self._open, engine))
         if (answers := self._cache.find(known)) is not None:
             return [self._replay(engine, *pair) for pair in zip(requests, answers, strict=True)]
-        streams = self._submit(engine, requests)
+        streams = engine.worker.submit(requests, partial(self._open, engine))
         for stream, key in zip(streams, known, strict=True):
             stream.observers.append(AnswerRecorder(self._cache, key).see)
         return streams
 
-    def _submit(self, engine: RunningEngine, requests: Sequence[EngineRequest]) -> list[RequestStream]:
-        """Queue the requests, all or none."""
-        prompts = {request.request_id: request.prompt_token_ids for request in requests}
-
-        def open_stream(first: RequestOutput) -> RequestStream:
-            return self._open(engine, first, prompts[first.request_id])
-
-        return engine.worker.submit(requests, open_stream)
-
     def _replay(self, engine: RunningEngine, request: EngineRequest, answer: RequestOutput) -> RequestStream:
         """The stream of an answer that is at hand; the engine does not hear of it."""
-        stream = self._open(engine, first_output(request), request.prompt_token_ids)
+        stream = self._open(engine, request)
         stream.from_cache = True
         timings = RequestTimings(request.arrival, num_output_tokens=answer.usage.completion_tokens, from_cache=True)
         stream.publish(replace(answer, request_id=request.request_id, timings=timings))
         return stream
 
-    def _open(self, engine: RunningEngine, first: RequestOutput, prompt: tuple[int, ...]) -> RequestStream:
-        stream = RequestStream(
-            first,
-            model=engine.info,
-            tokenizer=engine.loaded.tokenizer,
-            prompt_token_ids=prompt,
-            limits=self._limits,
-        )
+    def _open(self, engine: RunningEngine, request: EngineRequest) -> RequestStream:
+        tokenizer = engine.loaded.tokenizer
+        stream = RequestStream(request, model=engine.info, tokenizer=tokenizer, limits=self._limits)
         stream.observers.append(self.metrics.meter(engine.info.id).see)
         return stream
 

@@ -9,8 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from myserve_ui.core.outputs import RequestOutput, RequestState, Usage
-from myserve_ui.core.timings import RequestTimings
+from myserve_ui.core.outputs import RequestOutput
 from myserve_ui.engine.engine import Engine
 from myserve_ui.engine.sequence import EngineRequest, is_fault
 from myserve_ui.engine.stats import EngineSnapshot
@@ -83,7 +82,7 @@ class EngineWorker:
         return self._engine.clock()
 
     def submit(
-        self, requests: Sequence[EngineRequest], open_stream: Callable[[RequestOutput], RequestStream]
+        self, requests: Sequence[EngineRequest], open_stream: Callable[[EngineRequest], RequestStream]
     ) -> list[RequestStream]:
         """Queue requests, all or none, and return their streams in order.
 
@@ -98,8 +97,8 @@ class EngineWorker:
         self._send(_Add(tuple(requests)))
         return streams
 
-    def _open(self, request: EngineRequest, open_stream: Callable[[RequestOutput], RequestStream]) -> RequestStream:
-        stream = open_stream(first_output(request))
+    def _open(self, request: EngineRequest, open_stream: Callable[[EngineRequest], RequestStream]) -> RequestStream:
+        stream = open_stream(request)
         stream.on_abort = self.abort
         stream.queue_position = self.queue_position
         self._streams[request.request_id] = stream
@@ -247,13 +246,3 @@ class EngineWorker:
         if not self._streams:
             self._idle.set()
         return stream
-
-
-def first_output(request: EngineRequest) -> RequestOutput:
-    """How a request stands before the engine has seen it."""
-    return RequestOutput(
-        request_id=request.request_id,
-        state=RequestState.WAITING,
-        usage=Usage(len(request.prompt_token_ids), 0),
-        timings=RequestTimings(arrival=request.arrival),
-    )

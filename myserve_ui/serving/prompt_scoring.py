@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from myserve_ui.core.outputs import FinishReason, RequestOutput
+from myserve_ui.core.outputs import FinishReason
 from myserve_ui.core.sampling_params import SamplingDefaults, SamplingParams
 from myserve_ui.engine.sequence import EngineRequest, OnLogits
 from myserve_ui.errors import GenerationFailedError
@@ -63,14 +63,9 @@ def _request(
     )
 
 
-def _open_stream(engine: RunningEngine, first: RequestOutput) -> RequestStream:
-    return RequestStream(
-        first,
-        model=engine.info,
-        tokenizer=engine.loaded.tokenizer,
-        prompt_token_ids=(),
-        limits=StreamLimits(timeout=TIMEOUT),
-    )
+def _open_stream(engine: RunningEngine, request: EngineRequest) -> RequestStream:
+    limits = StreamLimits(timeout=TIMEOUT)
+    return RequestStream(request, model=engine.info, tokenizer=engine.loaded.tokenizer, limits=limits)
 
 
 def _ignore(_logits: object) -> None:

@@ -9,8 +9,10 @@ from types import TracebackType
 from typing import Self
 
 from myserve_ui.core.model_info import ModelInfo
-from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState, join_outputs
+from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState, Usage, join_outputs
+from myserve_ui.core.timings import RequestTimings
 from myserve_ui.core.tokenizer import Tokenizer
+from myserve_ui.engine.sequence import EngineRequest
 from myserve_ui.serving.tool_use import ToolUse
 
 
@@ -31,17 +33,16 @@ class RequestStream:
 
     def __init__(
         self,
-        first: RequestOutput,
+        request: EngineRequest,
         *,
         model: ModelInfo,
         tokenizer: Tokenizer,
-        prompt_token_ids: tuple[int, ...],
         limits: StreamLimits,
     ) -> None:
-        self.request_id = first.request_id
+        self.request_id = request.request_id
+        self.prompt_token_ids = request.prompt_token_ids
         self.model = model
         self.tokenizer = tokenizer
-        self.prompt_token_ids = prompt_token_ids
         self.tools: ToolUse | None = None
         """How calls stand in the text, if the answer may hold any."""
         self.from_cache = False
@@ -54,7 +55,7 @@ class RequestStream:
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._timer = self._loop.call_later(limits.timeout, self._end_late)
-        self._latest = first
+        self._latest = _first_output(request)
         self._pending: RequestOutput | None = None
         self._arrived = asyncio.Event()
         self._ended = False
@@ -188,3 +189,13 @@ class StreamGroup:
 async def _next(stream: RequestStream) -> RequestOutput | None:
     """The stream's next output; None at its end."""
     return await anext(stream, None)
+
+
+def _first_output(request: EngineRequest) -> RequestOutput:
+    """How a request stands before the engine has seen it."""
+    return RequestOutput(
+        request_id=request.request_id,
+        state=RequestState.WAITING,
+        usage=Usage(len(request.prompt_token_ids), 0),
+        timings=RequestTimings(arrival=request.arrival),
+    )

@@ -10,13 +10,12 @@ import httpx2
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
-from requests import Response
-from schemathesis import Case, GenerationMode
+from schemathesis import Case, GenerationMode, Response
 from schemathesis.specs.openapi.schemas import OpenApiSchema
 
 from myserve_ui.server.composition import create_app
 from myserve_ui.settings import Settings
-from tests.api.openapi_document import FUZZED, narrowed
+from tests.api.openapi_document import FUZZED, AnswerCheck, narrowed
 from tests.ui.live_server import serving
 
 NUM_EXAMPLES = 12
@@ -41,12 +40,19 @@ def wide(url: str) -> OpenApiSchema:
 
 
 @pytest.fixture(scope="module")
+def answers(url: str) -> AnswerCheck:
+    return AnswerCheck(httpx2.get(f"{url}/openapi.json").json())
+
+
+@pytest.fixture(scope="module")
 def narrow(url: str) -> OpenApiSchema:
     return schemathesis.openapi.from_dict(narrowed(httpx2.get(f"{url}/openapi.json").json()))
 
 
-def send_many(url: str, path: str, *, mode: GenerationMode, schema: OpenApiSchema) -> Counter[int]:
-    """How often each status came."""
+def send_many(
+    url: str, path: str, *, mode: GenerationMode, schema: OpenApiSchema, answers: AnswerCheck | None = None
+) -> Counter[int]:
+    """How often each status came; `answers` has what each must be."""
     statuses: Counter[int] = Counter()
     operation = next(iter(schema[path].values()))
 
@@ -62,10 +68,19 @@ def send_many(url: str, path: str, *, mode: GenerationMode, schema: OpenApiSchem
     def send(case: Case) -> None:
         response = case.call(base_url=url, timeout=PATIENCE)
         check(response)
+        if answers is not None:
+            answers.check(path, plain(response))
         statuses[response.status_code] += 1
 
     send()
     return statuses
+
+
+def plain(response: Response) -> httpx2.Response:
+    """A schemathesis answer as a client of HTTP has it."""
+    asked = httpx2.Request(str(response.request.method), str(response.request.url))
+    headers = {"content-type": response.headers["content-type"][0]}
+    return httpx2.Response(response.status_code, headers=headers, content=response.content, request=asked)
 
 
 def assert_it_still_answers(url: str) -> None:
@@ -87,8 +102,10 @@ def check(response: Response) -> None:
 
 
 @pytest.mark.parametrize("path", FUZZED)
-def test_right_bodies_are_answered(url: str, narrow: OpenApiSchema, path: str) -> None:
-    statuses = send_many(url, path, mode=GenerationMode.POSITIVE, schema=narrow)
+def test_right_bodies_are_answered_as_the_document_says(
+    url: str, narrow: OpenApiSchema, answers: AnswerCheck, path: str
+) -> None:
+    statuses = send_many(url, path, mode=GenerationMode.POSITIVE, schema=narrow, answers=answers)
     assert statuses[200]
     assert_it_still_answers(url)
 
@@ -106,6 +123,6 @@ def test_bodies_that_are_far_off_are_refused(url: str, wide: OpenApiSchema, path
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/models/{model_id}", "/health", "/live", "/metrics"])
-def test_no_question_breaks_the_server(url: str, wide: OpenApiSchema, path: str) -> None:
-    send_many(url, path, mode=GenerationMode.POSITIVE, schema=wide)
+def test_no_question_breaks_the_server(url: str, wide: OpenApiSchema, answers: AnswerCheck, path: str) -> None:
+    send_many(url, path, mode=GenerationMode.POSITIVE, schema=wide, answers=answers)
     assert httpx2.get(f"{url}/live").status_code == 200
