@@ -32,7 +32,7 @@ from myserve_ui.api.middleware import (
     own_path,
 )
 from myserve_ui.api.openapi import REFUSED, add_document_route
-from myserve_ui.api.render import Answering
+from myserve_ui.api.render import Responder
 from myserve_ui.api.responses import CACHE_HEADER
 from myserve_ui.api.sampling import RequestLimits
 from myserve_ui.api.status import add_status_routes
@@ -69,9 +69,9 @@ def _routes(service: ChatService, settings: Settings, comparisons: Comparisons) 
         generate_unique_id_function=lambda route: route.name,
     )
     limits = RequestLimits(max_choices=settings.max_choices, max_prompts=settings.max_prompts)
-    answering = Answering(settings)
-    add_chat_route(router, service, answering, limits)
-    add_completion_route(router, service, answering, limits)
+    responder = Responder(settings)
+    add_chat_route(router, service, responder, limits)
+    add_completion_route(router, service, responder, limits)
     add_plain_routes(router, service)
     add_token_routes(router, service)
     add_evaluation_routes(router, comparisons)

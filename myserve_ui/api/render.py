@@ -132,13 +132,13 @@ class ReplyFrame:
         }
 
 
-class Answering:
+class Responder:
     """Answers requests to generate, in the frames of this server."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings.model_dump_json(include=SETTINGS_THAT_CHANGE_ANSWERS)
 
-    async def answer(self, request: Request, asked: Generation, *, stream: bool) -> Response:
+    async def respond(self, request: Request, asked: Generation, *, stream: bool) -> Response:
         created = int(time.time())
         if not stream:
             return await while_connected(request.receive, self._whole(asked, created))

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from myserve_ui.api import render
-from myserve_ui.api.render import Answering
+from myserve_ui.api.render import Responder
 from myserve_ui.settings import Settings
 from tests.api.scripted_service import MODEL, SECOND
 
 
 def fingerprint(model=MODEL, **settings: object) -> str:
-    return Answering(Settings.model_validate(settings)).fingerprint(model)
+    return Responder(Settings.model_validate(settings)).fingerprint(model)
 
 
 def test_equal_servers_have_equal_fingerprints() -> None:

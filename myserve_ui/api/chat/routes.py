@@ -17,7 +17,7 @@ from myserve_ui.api.chat.protocol import (
 from myserve_ui.api.chat.tools import call_delta, whole_calls
 from myserve_ui.api.logprobs import LogprobWriter
 from myserve_ui.api.pieces import AnswerOptions, Piece
-from myserve_ui.api.render import Answering, Generation, write_end
+from myserve_ui.api.render import Generation, Responder, write_end
 from myserve_ui.api.responses import JsonObject, with_cache
 from myserve_ui.api.sampling import RequestLimits
 from myserve_ui.serving.request_stream import StreamGroup
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from myserve_ui.serving.chat_service import ChatService
 
 
-def add_chat_route(router: APIRouter, service: ChatService, answering: Answering, limits: RequestLimits) -> None:
+def add_chat_route(router: APIRouter, service: ChatService, responder: Responder, limits: RequestLimits) -> None:
     """Add the route over `service`."""
 
     @router.post("/v1/chat/completions", response_model=ChatCompletion)
@@ -42,7 +42,7 @@ def add_chat_route(router: APIRouter, service: ChatService, answering: Answering
             id_prefix="chatcmpl",
             include_usage=body.include_usage,
         )
-        return await answering.answer(request, generation, stream=bool(body.stream))
+        return await responder.respond(request, generation, stream=bool(body.stream))
 
 
 class ChatShape:

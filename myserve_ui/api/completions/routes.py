@@ -12,7 +12,7 @@ from starlette.responses import PlainTextResponse
 from myserve_ui.api.completions.protocol import CompletionBody, PlainBody, PlainReply, TextChoice, TextCompletion
 from myserve_ui.api.logprobs import LogprobWriter, TextLogprobs
 from myserve_ui.api.pieces import ENDED_EARLY, AnswerOptions, Piece, failure_of
-from myserve_ui.api.render import Answering, Generation, write_end
+from myserve_ui.api.render import Generation, Responder, write_end
 from myserve_ui.api.responses import JsonObject, StreamedReply, json_response, while_connected, with_cache
 from myserve_ui.api.sampling import RequestLimits
 from myserve_ui.core.requests import CompletionRequest
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from myserve_ui.serving.request_stream import RequestStream
 
 
-def add_completion_route(router: APIRouter, service: ChatService, answering: Answering, limits: RequestLimits) -> None:
+def add_completion_route(router: APIRouter, service: ChatService, responder: Responder, limits: RequestLimits) -> None:
     """Add /v1/completions over `service`."""
 
     @router.post("/v1/completions", response_model=TextCompletion)
@@ -45,7 +45,7 @@ def add_completion_route(router: APIRouter, service: ChatService, answering: Ans
             id_prefix="cmpl",
             include_usage=body.include_usage,
         )
-        return await answering.answer(request, generation, stream=bool(body.stream))
+        return await responder.respond(request, generation, stream=bool(body.stream))
 
 
 def add_plain_routes(router: APIRouter, service: ChatService) -> None:
