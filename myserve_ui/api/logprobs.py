@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from typing_extensions import TypedDict
 
-from myserve_ui.core.logprobs import TokenLogprob
+from myserve_ui.core.outputs import TokenLogprob
 from myserve_ui.core.tokenizer import Tokenizer
 
 LEAST = -9999.0

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from myserve_ui.api.logprobs import AlignedToken, TokenAligner
-from myserve_ui.core.logprobs import TokenLogprob
-from myserve_ui.core.outputs import FinishReason, RequestOutput, Usage, join_outputs
+from myserve_ui.core.outputs import FinishReason, RequestOutput, TokenLogprob, Usage, join_outputs
 from myserve_ui.core.tools import ToolCallDelta
 from myserve_ui.errors import EngineDeadError, GenerationFailedError, MyServeError, ShuttingDownError
 from myserve_ui.serving.request_stream import RequestStream, StreamGroup

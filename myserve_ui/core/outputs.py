@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from myserve_ui.core.logprobs import TokenLogprob
 from myserve_ui.core.timings import RequestTimings
 
 
@@ -38,6 +37,19 @@ class Usage:
     @property
     def total_tokens(self) -> int:
         return self.prompt_tokens + self.completion_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """One token beside the likeliest ones at its place.
+
+    Natural logarithms, as the model itself gives them: before temperature, penalties and bias.
+    """
+
+    token_id: int
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()
+    """The likeliest (token id, log-probability), in falling order; as many as were asked for."""
 
 
 @dataclass(frozen=True, slots=True)

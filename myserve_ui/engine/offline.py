@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from myserve_ui.core.logprobs import TokenLogprob
-from myserve_ui.core.outputs import FinishReason, RequestOutput, Usage
+from myserve_ui.core.outputs import FinishReason, RequestOutput, TokenLogprob, Usage
 from myserve_ui.engine.engine import Engine
 from myserve_ui.engine.sequence import EngineRequest
 

@@ -6,8 +6,7 @@ import itertools
 from collections import deque
 from dataclasses import dataclass
 
-from myserve_ui.core.logprobs import TokenLogprob
-from myserve_ui.core.outputs import FinishReason
+from myserve_ui.core.outputs import FinishReason, TokenLogprob
 from myserve_ui.engine.module.rotary_rule import RotaryRule
 from myserve_ui.engine.sequence import Sequence, containing_faults
 from myserve_ui.engine.slot_manager import SlotCopy, SlotManager

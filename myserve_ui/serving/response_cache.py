@@ -8,9 +8,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
 
-from myserve_ui.core.logprobs import TokenLogprob
 from myserve_ui.core.model_info import ResponseCacheStatus
-from myserve_ui.core.outputs import FinishReason, RequestOutput, join_outputs
+from myserve_ui.core.outputs import FinishReason, RequestOutput, TokenLogprob, join_outputs
 from myserve_ui.engine.sequence import EngineRequest
 
 WHOLE = frozenset({FinishReason.STOP, FinishReason.LENGTH})

@@ -6,7 +6,7 @@ from collections.abc import Sequence as SequenceOf
 
 import torch
 
-from myserve_ui.core.logprobs import TokenLogprob
+from myserve_ui.core.outputs import TokenLogprob
 from myserve_ui.engine.device_copies import to_device
 from myserve_ui.engine.module.errors import is_out_of_memory
 from myserve_ui.engine.scheduler import ScheduledBatch
