@@ -1,1 +1,1 @@
-"""Continuous batching over a transformers module, whose layers it does not touch. Synchronous: no HTTP, no Gradio."""
+"""Continuous batching over a transformers module that is called as it stands. Synchronous: no thread, no HTTP."""
