@@ -155,7 +155,7 @@ class Scheduler:
                     chunk.sequence.add_logprob(logprob)
         for chunk in batch.chunks:
             sequence = chunk.sequence
-            if not sequence.params.max_tokens and not sequence.num_uncomputed_tokens and not sequence.is_finished:
+            if sequence.params.max_tokens == 0 and not sequence.num_uncomputed_tokens and not sequence.is_finished:
                 sequence.finish(FinishReason.LENGTH)
             if sequence.is_finished:
                 self._leave(sequence, keep=sequence.finish_reason is not FinishReason.ERROR)
