@@ -8,6 +8,7 @@ import pytest
 from myserve_ui.core.tools import ToolFormat
 from myserve_ui.tools.call_bodies import CheckedBody, HeldBody
 from myserve_ui.tools.call_parser import AnswerDelta, ToolCallParser
+from myserve_ui.tools.formats import FORMATS
 from myserve_ui.tools.hermes import HermesFormat
 from myserve_ui.tools.llama3 import Llama3Format
 
@@ -185,3 +186,11 @@ def test_arguments_are_json_as_the_model_wrote_it():
         for *_, arguments in joined(read(checked_parser(), [answer]))[1]:
             assert isinstance(json.loads(arguments), dict)
             assert arguments in answer or arguments == "{}"
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_what_a_format_writes_it_reads(kind):
+    written = kind().write_opening("weather") + '{"city": "Paris"}' + kind().closing
+    for parser in (held_parser(kind()), checked_parser(kind())):
+        assert joined(read(parser, written)) == ("", [PARIS])
+        assert parser.has_only_whole_calls
