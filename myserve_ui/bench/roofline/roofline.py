@@ -25,7 +25,7 @@ class MachineSpeed:
     @property
     def ridge(self) -> float:
         """Operations per byte moved, above which arithmetic is the limit."""
-        return self.flops_per_s / self.bytes_per_s
+        return self.flops_per_s / self.bytes_per_s if self.bytes_per_s else math.inf
 
     def roof(self, intensity: float) -> float:
         """Operations a second at most, with so many of them per byte moved."""

@@ -51,9 +51,9 @@ def roofline_plot(run: BenchmarkRun) -> Markup | None:
 
 
 def known_rooflines(run: BenchmarkRun) -> dict[str, ModelRoofline]:
-    """By model, of those whose machine has a matrix rate."""
+    """By model, of those whose machine has a matrix rate; a file may say that it has none of either."""
     found = {model: ModelRoofline.of(document) for model, document in run.rooflines.items()}
-    return {model: roofline for model, roofline in found.items() if math.isfinite(roofline.machine.flops_per_s)}
+    return {model: roofline for model, roofline in found.items() if 0 < roofline.machine.ridge < math.inf}
 
 
 def _roof(machine: MachineSpeed, low: float, high: float) -> Series:
