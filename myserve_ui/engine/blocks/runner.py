@@ -50,7 +50,7 @@ class BlockRunner:
 
     @property
     def rotary_rule(self) -> RotaryRule | None:
-        return self.call.rotary.rule
+        return self.call.rotary_rule
 
     @property
     def kv_bytes_per_token(self) -> int:
@@ -70,7 +70,7 @@ class BlockRunner:
         size = self._size_to_replay(batch)
         if size is None or self.graphs is None:
             inputs = stage_inputs(batch, self.cache.tables, device=self.device).to(self.device)
-            with self.call.rotary.of(batch):
+            with self.call.rotating(batch):
                 return self._run(inputs, to_device(batch.logit_rows, torch.long, self.device))
         width = self.cache.max_blocks_per_row
         inputs = stage_padded_inputs(batch, self.cache.tables, num_rows=size, width=width, device=self.device)

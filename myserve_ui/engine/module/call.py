@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -10,7 +11,9 @@ import torch
 from myserve_ui.engine.module.current_batch import computing
 from myserve_ui.engine.module.errors import explain_module_errors, refuse_masks, refuse_states
 from myserve_ui.engine.module.mask_reading import read_masks
-from myserve_ui.engine.module.positions import SequenceRotary, give_back, take_over_temperatures
+from myserve_ui.engine.module.positions import give_back, take_over_rotary, take_over_temperatures
+from myserve_ui.engine.module.rotary_rule import RotaryRule
+from myserve_ui.engine.scheduler import ScheduledBatch
 
 
 class ModuleCall:
@@ -29,9 +32,18 @@ class ModuleCall:
         with explain_module_errors(module):
             self.masks = read_masks(module, self._forward)
         refuse_masks(module, self.masks)
-        self.rotary = SequenceRotary(module)
+        self._rotary = take_over_rotary(module)
         self.temperatures = take_over_temperatures(module)
         self._set_attention(attention_name)
+
+    @property
+    def rotary_rule(self) -> RotaryRule | None:
+        """How rotary frequencies depend on a sequence's length, if they do."""
+        return None if self._rotary is None else self._rotary.rule
+
+    def rotating(self, batch: ScheduledBatch) -> AbstractContextManager[None]:
+        """A block in which the forward is of `batch`, whose lengths may decide how it rotates."""
+        return nullcontext() if self._rotary is None else self._rotary.of(batch)
 
     def logits(
         self, batch: object, tokens: tuple[torch.Tensor, torch.Tensor], keep: torch.Tensor | int, **options: Any

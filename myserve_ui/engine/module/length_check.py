@@ -33,7 +33,7 @@ def windows_of(runner: ModelRunner | BlockRunner) -> set[int]:
 
 def switches_of(runner: ModelRunner | BlockRunner) -> set[int]:
     """Lengths beyond which queries or keys are turned or scaled in another way."""
-    rule = runner.call.rotary.rule
+    rule = runner.rotary_rule
     scales = {int(temperature.floor_scale) for temperature in runner.call.temperatures.values()}
     return scales | (set() if rule is None else rule.borders)
 

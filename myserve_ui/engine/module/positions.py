@@ -24,11 +24,10 @@ GROWING, SWITCHING = "dynamic", "longrope"
 
 
 class SequenceRotary:
-    """All rotary parts of a module whose frequencies depend on a length; `rule` is None where there are none."""
+    """The rotary `parts` of a module whose frequencies depend on a length."""
 
-    def __init__(self, module: torch.nn.Module) -> None:
-        parts = [part for part in module.modules() if _rope_types(part) & {GROWING, SWITCHING}]
-        self.rule = _find_rule(module, parts)
+    def __init__(self, module: torch.nn.Module, parts: list[torch.nn.Module]) -> None:
+        self.rule = _read_rule(module, parts)
         self._kinds: list[int] | None = None
         for part in parts:
             part.forward = self._by_kind(part.forward)
@@ -36,9 +35,6 @@ class SequenceRotary:
     @contextmanager
     def of(self, batch: ScheduledBatch) -> Iterator[None]:
         """Inside the block, a forward is of `batch`; outside, the parts do what they always did."""
-        if self.rule is None:
-            yield
-            return
         self._kinds = [
             kind
             for chunk in batch.chunks
@@ -86,9 +82,13 @@ def _merged(parts: Sequence[tuple[list[int], Any]], num_tokens: int) -> Any:
     )
 
 
-def _find_rule(module: torch.nn.Module, parts: list[torch.nn.Module]) -> RotaryRule | None:
-    if not parts:
-        return None
+def take_over_rotary(module: torch.nn.Module) -> SequenceRotary | None:
+    """None for a module whose frequencies depend on no length."""
+    parts = [part for part in module.modules() if _rope_types(part) & {GROWING, SWITCHING}]
+    return SequenceRotary(module, parts) if parts else None
+
+
+def _read_rule(module: torch.nn.Module, parts: list[torch.nn.Module]) -> RotaryRule:
     switches = {int(each) for part in parts for each in _switches(part)}
     grows = [int(part.original_max_seq_len) for part in parts if GROWING in _rope_types(part)]  # type: ignore[arg-type]
     return RotaryRule(

@@ -66,7 +66,7 @@ class ModelRunner:
 
     @property
     def rotary_rule(self) -> RotaryRule | None:
-        return self.call.rotary.rule
+        return self.call.rotary_rule
 
     @property
     def kv_bytes_per_token(self) -> int:
@@ -90,7 +90,7 @@ class ModelRunner:
         row_batch = attention if attention.suits_rows(torch.get_num_threads()) else None
         tokens = torch.tensor([_filled(token_ids, self.token_ladder)], device=self.device), attention.positions[None]
         keep = torch.tensor(_filled(logit_rows, self.logit_ladder), dtype=torch.long, device=self.device)
-        with self.call.rotary.of(batch):
+        with self.call.rotating(batch):
             logits = self.call.logits(attention, tokens, keep, row_batch=row_batch)
         return logits[: len(logit_rows)]  # [num_logits, vocab_size]
 
