@@ -10,9 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState, TokenLogprob, Usage
+from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState, RequestTimings, TokenLogprob, Usage
 from myserve_ui.core.sampling_params import ResolvedSampling
-from myserve_ui.core.timings import RequestTimings
 from myserve_ui.engine.detokenizer import Detokenizer
 from myserve_ui.engine.grammars.compiler import CompiledGrammar
 from myserve_ui.engine.grammars.matcher import Matcher

@@ -13,10 +13,9 @@ from functools import partial
 
 from myserve_ui import __version__
 from myserve_ui.core.model_info import EngineStatus, LoadProgress, LoadState, ModelInfo, ServiceStatus
-from myserve_ui.core.outputs import RequestOutput
+from myserve_ui.core.outputs import RequestOutput, RequestTimings
 from myserve_ui.core.requests import ChatRequest, CompletionRequest
 from myserve_ui.core.sampling_params import SamplingParams
-from myserve_ui.core.timings import RequestTimings
 from myserve_ui.engine.sequence import EngineRequest
 from myserve_ui.errors import SHUTTING_DOWN, InvalidRequestError, ShuttingDownError
 from myserve_ui.serving.engine_pool import EnginePool, RunningEngine, engine_status

@@ -9,8 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from myserve_ui.core.model_info import ModelInfo
-from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState, Usage, join_outputs
-from myserve_ui.core.timings import RequestTimings
+from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState, RequestTimings, Usage, join_outputs
 from myserve_ui.core.tokenizer import Tokenizer
 from myserve_ui.engine.sequence import EngineRequest
 from myserve_ui.serving.tool_use import ToolUse

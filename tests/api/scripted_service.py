@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from myserve_ui.core.model_info import EngineStatus, LoadState, ModelInfo, ServiceStatus
-from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState, Usage
+from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState, RequestTimings, Usage
 from myserve_ui.core.requests import ChatRequest, CompletionRequest
-from myserve_ui.core.timings import RequestTimings
 from myserve_ui.errors import ModelNotFoundError, MyServeError
 from myserve_ui.models.tokenizers.byte_tokenizer import ByteTokenizer
 from myserve_ui.serving.service_metrics import ServiceMetrics

@@ -7,11 +7,10 @@ from dataclasses import fields, replace
 
 import pytest
 
-from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState, Usage, join_outputs
+from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState, RequestTimings, Usage, join_outputs
 from myserve_ui.core.requests import ChatRequest, CompletionRequest, Message
 from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.core.schemas.structured_output import StructuredOutput
-from myserve_ui.core.timings import RequestTimings
 from myserve_ui.engine.sequence import EngineRequest
 from myserve_ui.serving.chat_service import ChatService
 from myserve_ui.serving.engine_builder import EngineLimits

@@ -8,9 +8,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 
 from myserve_ui.core.model_info import EngineStatus, LoadProgress, LoadState, ModelInfo, ServiceStatus
-from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState, Usage
+from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState, RequestTimings, Usage
 from myserve_ui.core.requests import ChatRequest
-from myserve_ui.core.timings import RequestTimings
 from myserve_ui.errors import ContextLengthExceededError, ModelNotFoundError, MyServeError, PrecisionUnavailableError
 
 FULL = ModelInfo(

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from myserve_ui.core.memory_report import MemoryReport, WeightGroup
-from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState, Usage
-from myserve_ui.core.timings import RequestTimings
+from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState, RequestTimings, Usage
 from myserve_ui.evaluation.comparison_document import Comparison, Evidence
 from myserve_ui.evaluation.documents import FidelityReport
 from myserve_ui.evaluation.plain_words import caveats, speed_words

@@ -4,8 +4,7 @@ import pytest
 
 from myserve_ui.core.model_info import LoadProgress, LoadState
 from myserve_ui.core.number_words import seconds
-from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState, Usage
-from myserve_ui.core.timings import RequestTimings
+from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState, RequestTimings, Usage
 from myserve_ui.ui.chat.view import context_meter, header_badges
 from myserve_ui.ui.shared.words import (
     NOT_READY,
