@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import nn
@@ -133,13 +134,32 @@ def _check_layer(lean: LeanDecoderLayer, plain: nn.Module, rotary: ComplexRotary
 
 def _pack_linears(model: PreTrainedModel, on_progress: OnProgress) -> None:
     """Every linear layer by itself: what any family of models allows."""
+
+    def report(share: float) -> None:
+        trim_heap()  # or C's allocator would keep what the layers before have freed
+        on_progress(LAYING_OUT, share)
+
+    _replace_linears(model, lambda _part: True, _packed, report)
+
+
+def _replace_linears(
+    model: PreTrainedModel,
+    suits: Callable[[nn.Module], bool],
+    make: Callable[[nn.Module], LinearKernel],
+    on_share: Callable[[float], None],
+) -> int:
+    """Put what `make` makes in the place of each linear layer that `suits`, but for the head; returns how many.
+
+    Exactly linear layers: a class derived from one may compute something else.
+    """
     head = model.get_output_embeddings()
-    names = [name for name, part in model.named_modules() if type(part) in (nn.Linear, Conv1D) and part is not head]
+    linears = [name for name, part in model.named_modules() if type(part) in (nn.Linear, Conv1D) and part is not head]
+    names = [name for name in linears if suits(model.get_submodule(name))]
     for done, name in enumerate(names):
-        on_progress(LAYING_OUT, done / len(names))
+        on_share(done / len(names))
         owner, _, child = name.rpartition(".")
-        setattr(model.get_submodule(owner), child, _packed(model.get_submodule(name)))
-        trim_heap()
+        setattr(model.get_submodule(owner), child, make(model.get_submodule(name)))
+    return len(names)
 
 
 def _pack_head(model: PreTrainedModel, dtype: torch.dtype) -> None:
@@ -191,21 +211,14 @@ def pack_int4(model: PreTrainedModel, dtype: torch.dtype, *, on_progress: OnProg
     The output embedding stays whole, as in the other precisions: the kernel would round logits to bfloat16, where
     neighbouring ones tie, and 4 bits cost more there than in all layers together. So do layers whose sizes do not fit.
     """
-    names = [name for name, part in model.named_modules() if _is_packable(part, model)]
-    for done, name in enumerate(names):
-        on_progress(PACKING, done / len(names))
-        owner, _, child = name.rpartition(".")
-        part = model.get_submodule(name)
-        setattr(model.get_submodule(owner), child, _in_int4(part, dtype))
+    count = _replace_linears(
+        model,
+        lambda part: fits_int4(*weight_of(part).shape),
+        lambda part: _in_int4(part, dtype),
+        partial(on_progress, PACKING),
+    )
     convert_the_rest(model, dtype)
-    return len(names)
-
-
-def _is_packable(part: nn.Module, model: PreTrainedModel) -> bool:
-    """Exactly a linear layer: a class derived from it may compute something else."""
-    if part is model.get_output_embeddings() or type(part) not in (nn.Linear, Conv1D):
-        return False
-    return fits_int4(*weight_of(part).shape)
+    return count
 
 
 def weight_of(part: nn.Module) -> torch.Tensor:
