@@ -105,7 +105,7 @@ def describe(speed: DecodeSpeed, cost: ModelCost, machine: MachineSpeed) -> str:
 
 
 def _load(settings: Settings, precision: str) -> LoadedModel:
-    catalog = build_catalog(model=settings.model, precision=precision, device="cuda")
+    catalog = build_catalog(model=settings.served[0].model, precision=precision, device="cuda")
     return load_model(catalog.default, options=LoadOptions(cache=settings.cache, dtype=settings.dtype, device="cuda"))
 
 

@@ -104,5 +104,5 @@ def _memory_goals(settings: Settings, options: LoadOptions) -> Iterator[Goal]:
 
 
 def _load(settings: Settings, precision: str, options: LoadOptions) -> LoadedModel:
-    catalog = build_catalog(model=settings.model, precision=precision, device=settings.device)
+    catalog = build_catalog(model=settings.served[0].model, precision=precision, device=settings.device)
     return load_model(catalog.default, options=options)

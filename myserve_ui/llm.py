@@ -44,9 +44,12 @@ class LLM:
         model cannot be served.
         """
         prepare_environment()
-        chosen = _read(settings if model is None else {**settings, "model": model})
-        self.loaded = load_model(catalog_of(chosen).default, options=load_options(chosen))
-        self.engine = build_engine(self.loaded, engine_limits(chosen))
+        chosen = _read(settings if model is None else {**settings, "model": (model,)})
+        if (count := len(chosen.served)) > 1:
+            raise SettingsError(f"An LLM is one model, not {count}: make one for each.")
+        entry = catalog_of(chosen).default
+        self.loaded = load_model(entry, options=load_options(chosen))
+        self.engine = build_engine(self.loaded, engine_limits(chosen).for_model(entry.options))
         self._grammars = GrammarCompiler(self.loaded.tokenizer.token_bytes, end_token_ids=self.loaded.eos_token_ids)
         self._numbers = itertools.count()
 

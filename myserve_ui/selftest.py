@@ -1,4 +1,4 @@
-"""Is this installation right? The engine's greedy answers against transformers' own `generate`, on the default model.
+"""Is this installation right? The engine's greedy answers against transformers' own `generate`, on every model served.
 
 `myserve-ui selftest` prints a line for each question and ends with exit code 0 if all are equal.
 """
@@ -17,6 +17,7 @@ from myserve_ui.engine.sequence import EngineRequest
 from myserve_ui.errors import MyServeError
 from myserve_ui.model_settings import catalog_of, load_options
 from myserve_ui.models.baseline import generate_plainly
+from myserve_ui.models.catalog import CatalogEntry
 from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.models.loading.loader import load_model
 from myserve_ui.serving.engine_builder import EngineLimits, build_engine
@@ -30,20 +31,30 @@ def main(arguments: list[str]) -> int:
     """Run the self-test with the app's own settings; 0 if every answer is equal, 1 if not."""
     try:
         settings = read_settings(arguments)
-        expected = _answers_of_generate(_load(settings, kernels="plain"))
-        actual = _answers_of_engine(_load(settings, kernels=settings.kernels))
+        firsts: dict[str, CatalogEntry] = {}
+        for entry in catalog_of(settings):
+            firsts.setdefault(entry.source.name, entry)
+        equal = [_is_right(entry, settings) for entry in firsts.values()]
     except MyServeError as error:
         print(error.message, file=sys.stderr)
         return 1
-    equal = [actual[question] == expected[question] for question in QUESTIONS]
-    for question, same in zip(QUESTIONS, equal, strict=True):
-        print(f"{'equal' if same else 'DIFFERENT'}: {question}")
     return 0 if all(equal) else 1
 
 
-def _load(settings: Settings, *, kernels: str) -> LoadedModel:
+def _is_right(entry: CatalogEntry, settings: Settings) -> bool:
+    """Whether all answers of `entry` are equal; prints a line for each."""
+    expected = _answers_of_generate(_load(entry, settings, kernels="plain"))
+    actual = _answers_of_engine(_load(entry, settings, kernels=settings.kernels))
+    equal = [actual[question] == expected[question] for question in QUESTIONS]
+    named = f"{entry.key}: " if len(settings.served) > 1 else ""
+    for question, same in zip(QUESTIONS, equal, strict=True):
+        print(f"{named}{'equal' if same else 'DIFFERENT'}: {question}")
+    return all(equal)
+
+
+def _load(entry: CatalogEntry, settings: Settings, *, kernels: str) -> LoadedModel:
     options = replace(load_options(settings), kernels=kernels)
-    return load_model(catalog_of(settings).default, options=options, on_progress=_print_progress)
+    return load_model(entry, options=options, on_progress=_print_progress)
 
 
 def render_question(loaded: LoadedModel, question: str) -> list[int]:

@@ -21,7 +21,6 @@ from myserve_ui.engine.detokenizer import Detokenizer
 from myserve_ui.errors import InvalidRequestError, ModelLoadError
 from myserve_ui.kernels.threads import bound_threads
 from myserve_ui.model_settings import catalog_of, load_options
-from myserve_ui.models.catalog import find_source
 from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.models.loading.loader import fetch_model, load_model
 from myserve_ui.models.tiny import build_tiny_loaded_model
@@ -97,7 +96,7 @@ def find_model_folder(settings: Settings) -> Path:
     """The files of the model of `settings`, for servers that are not ours. Raises ModelLoadError."""
     if settings.force_echo:
         raise ModelLoadError("The echo has no files.")
-    return fetch_model(find_source(settings.model), load_options(settings))
+    return fetch_model(catalog_of(settings).default.source, load_options(settings))
 
 
 def _load(settings: Settings) -> LoadedModel:

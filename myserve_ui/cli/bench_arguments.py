@@ -41,7 +41,7 @@ def read_bench_arguments(arguments: Sequence[str], parser: argparse.ArgumentPars
     starts_app = options.starts_app or not options.url
     if rest and not starts_app:
         raise InvalidRequestError(f"{rest[0]} is no option of bench; settings are for the app that it starts itself.")
-    settings = (*rest, *(("--model", options.model) if options.model and starts_app else ()))
+    settings = (*rest, *(word for model in options.model if starts_app for word in ("--model", model)))
     return BenchArguments(read_question(options), options, settings)
 
 

@@ -83,12 +83,13 @@ def _remarks(row: Row) -> Iterator[str]:
 def comparison_table(comparison: RunComparison) -> Table:
     """Differences b - a with their 95 % intervals."""
     table = plain_table("a", "b", "load", "TTFT b - a", "TPOT b - a", "E2E b - a", "tok/s b / a", "n")
+    named = [side for row in comparison.rows for side in (row.a, row.b)]
+    is_told_apart = len({(side.model, side.precision) for side in named}) == len({side.precision for side in named})
     for row in comparison.rows:
         latencies = (row.latencies.ttft_ms, row.latencies.tpot_ms, row.latencies.e2e_ms)
         found = next(filter(None, latencies), None)
         table.add_row(
-            row.a.precision or row.a.model,
-            row.b.precision or row.b.model,
+            *((side.precision or side.model) if is_told_apart else side.model for side in (row.a, row.b)),
             load_words(row.load),
             *map(_difference, latencies),
             short_number(row.rates.output_throughput.ratio),

@@ -70,6 +70,8 @@ def _report(asked: ReportArguments, kind: str) -> None:
     check_json_file(asked.json)
     prepare_environment()
     settings = read_settings(asked.settings)
+    if kind == "perplexity" and len(settings.served) > 1:
+        raise SettingsError("perplexity is of one model: give one --model, or a file for --models with one table.")
     text = read_text(asked.text, asset("held_out.txt"))
     # Imported late: transformers takes seconds, and --help or a mistyped option should not wait for it.
     from myserve_ui.cli.report_command import make_report

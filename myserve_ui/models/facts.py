@@ -69,7 +69,8 @@ def find_context_length(
     own = min(stated) if stated else min(tokenizer.model_max_length, NO_LENGTH_STATED)
     if limit is not None and limit > own:
         raise ModelLoadError(
-            f"--max-model-len or MYSERVE_MAX_MODEL_LEN is {limit}, but {name} has a context of {own} tokens."
+            f"{name} has a context of {own} tokens, less than the {limit} that --max-model-len, MYSERVE_MAX_MODEL_LEN "
+            "or its context in the file of models says."
         )
     return own if limit is None else limit
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from myserve_ui.core.sampling_params import SamplingParams
 from myserve_ui.engine.blocks.attention import BlockKernel
@@ -27,6 +27,7 @@ from myserve_ui.engine.rows.runner import ModelRunner, Runner
 from myserve_ui.engine.sampling.draws import draw_from_nucleus
 from myserve_ui.errors import ModelLoadError
 from myserve_ui.kernels.row_ladder import find_row_ladders
+from myserve_ui.models.catalog import ModelOptions
 from myserve_ui.models.loaded_model import LoadedModel
 from myserve_ui.serving.context_check import Context, settle_context
 
@@ -47,6 +48,10 @@ class EngineLimits:
     max_model_len: int | None = None
     kv_cache_gib: float | None = None
     debug: bool = False
+
+    def for_model(self, own: ModelOptions) -> EngineLimits:
+        """These, but for what a model has of its own."""
+        return replace(self, max_model_len=own.max_model_len or self.max_model_len)
 
 
 def build_engine(loaded: LoadedModel, limits: EngineLimits) -> Engine:

@@ -245,7 +245,7 @@ class EnginePool:
 
         loaded = self._load(slot.entry, report)
         report("checking the engine against the model")
-        return loaded, build_engine(loaded, self._limits)
+        return loaded, build_engine(loaded, self._limits.for_model(slot.entry.options))
 
 
 def engine_status(engine: RunningEngine, stall_seconds: float) -> EngineStatus:

@@ -32,10 +32,11 @@ def find_pair(models: Sequence[ModelInfo], base: str, candidate: str) -> tuple[s
 
 
 def _default(models: Sequence[ModelInfo], precision: str) -> str:
-    """The default model in `precision`, else the catalog's last entry that is possible here."""
+    """The default model in `precision`, else the last entry that is possible here: of its own, if it has several."""
     possible = [model for model in models if model.state is not LoadState.UNAVAILABLE] or list(models)
-    found = [model.id for model in possible if (model.name, model.precision) == (models[0].name, precision)]
-    return found[0] if found else possible[0 if precision == BASE_PRECISION else -1].id
+    own = [model for model in possible if model.name == models[0].name]
+    found = [model.id for model in own if model.precision == precision]
+    return found[0] if found else (own if len(own) > 1 else possible)[0 if precision == BASE_PRECISION else -1].id
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
 from myserve_ui.settings.folders import own_folder
+from myserve_ui.settings.model_tables import Dtype, ModelTable, ModelTables, Precision, read_model_tables
 
 Origin = Annotated[str, Field(pattern=r"^(\*|https?://[^/,\s]+)$")]
 """What a browser sends as Origin: no path, no slash at the end."""
@@ -30,17 +31,19 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True)
 
-    model: str = Field(
-        "SmolLM2-135M-Instruct",
+    model: tuple[str, ...] = Field(
+        ("SmolLM2-135M-Instruct",),
         min_length=1,
-        description="model to serve: the default's name, a hub id, a folder or a .gguf file",
+        description="model to serve: the default's name, a hub id, a folder or a .gguf file; several, comma "
+        "separated or as further options: the first loads at start, the others when asked for",
     )
-    precision: Literal["full", "nf4", "int8", "int4"] = Field(
+    models: ModelTables | None = Field(
+        None, description="TOML file of models with names and load options of their own, beside those of --model"
+    )
+    precision: Precision = Field(
         "full", description="precision that is loaded at start; the others load when asked for"
     )
-    dtype: Literal["auto", "bf16", "fp16", "fp32"] = Field(
-        "auto", description="dtype of full precision; auto: fp32 on a CPU, else the checkpoint's"
-    )
+    dtype: Dtype = Field("auto", description="dtype of full precision; auto: fp32 on a CPU, else the checkpoint's")
     device: str = Field(
         "auto",
         pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$",
@@ -130,7 +133,20 @@ class Settings(BaseModel):
     )
     debug: bool = Field(False, description="check the engine's books at every step, which costs some speed")
 
-    @field_validator("api_key", "allowed_origins", "allowed_hosts", mode="before")
+    @property
+    def served(self) -> tuple[ModelTable, ...]:
+        """Every model that is served, the default first: those of `model`, then those of the file."""
+        named = tuple(ModelTable(model=each, origin=f"--model {each}") for each in self.model)
+        if self.models is None:
+            return named
+        return (*(named if "model" in self.model_fields_set else ()), *self.models.tables)
+
+    @field_validator("models", mode="before")
+    @classmethod
+    def _read_models(cls, value: object) -> object:
+        return read_model_tables(Path(value).expanduser()) if isinstance(value, str | Path) else value
+
+    @field_validator("model", "api_key", "allowed_origins", "allowed_hosts", mode="before")
     @classmethod
     def _split_commas(cls, value: object) -> object:
         if not isinstance(value, str):

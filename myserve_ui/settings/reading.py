@@ -19,6 +19,7 @@ from myserve_ui.settings.words import (
     default_text,
     expected,
     hint,
+    is_list,
     is_secret,
     metavar,
     option_name,
@@ -53,6 +54,8 @@ def read_settings(arguments: Sequence[str] = (), environment: Mapping[str, str] 
     except ValidationError as error:
         names = dict.fromkeys(str(detail["loc"][0]) for detail in error.errors(include_input=False))
         problems += [_complaint(name, given[name]) for name in names]
+    except SettingsError as error:  # of the file of models
+        problems.append(error.message)
     if problems:
         raise SettingsError("\n".join(problems))
     return settings
@@ -79,8 +82,9 @@ def _unknown_variables(environment: Mapping[str, str]) -> list[str]:
 def _read_options(arguments: Sequence[str]) -> tuple[dict[str, Given], list[str]]:
     """Options by setting name, and the complaints about what is no option. `--help` and `--version` print and exit."""
     parsed, rest = _make_parser().parse_known_args(arguments)
-    given = {name: Given(option_name(name), value) for name, value in vars(parsed).items() if value != ""}
-    empty = [option_name(name) for name in vars(parsed) if name not in given]
+    written = {name: ",".join(value) if isinstance(value, list) else value for name, value in vars(parsed).items()}
+    given = {name: Given(option_name(name), value) for name, value in written.items() if value != ""}
+    empty = [option_name(name) for name in written if name not in given]
     unknown = [word.partition("=")[0] for word in rest if word.startswith("-")]
     valid = [option_name(name) for name in Settings.model_fields]
     problems = [f"{option} is empty; leave it out for the default." for option in empty]
@@ -117,7 +121,8 @@ def _add_option(parser: argparse.ArgumentParser, name: str, field: FieldInfo) ->
     if field.annotation is bool:
         parser.add_argument(option_name(name), action=argparse.BooleanOptionalAction, help=text)
     else:
-        parser.add_argument(option_name(name), dest=name, metavar=metavar(field), help=text)
+        action = "append" if is_list(field) else "store"
+        parser.add_argument(option_name(name), dest=name, action=action, metavar=metavar(field), help=text)
 
 
 def _complaint(name: str, given: Given) -> str:

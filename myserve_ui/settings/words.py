@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Iterable
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -55,6 +56,8 @@ def default_text(field: FieldInfo) -> str:
         return ""
     if isinstance(default, bool):
         return str(default).lower()
+    if isinstance(default, tuple):
+        return ",".join(default)
     return f"{default:g}" if isinstance(default, float) else str(default)
 
 
@@ -65,6 +68,8 @@ def metavar(field: FieldInfo) -> str:
         return "|".join(get_args(annotation))
     if get_origin(annotation) is tuple:
         return "A,B"
+    if is_dataclass(annotation):  # read from a file
+        return "FILE"
     return {int: "N", float: "X", Path: "FOLDER"}.get(annotation, "TEXT")
 
 
@@ -80,7 +85,17 @@ def expected(field: FieldInfo) -> str:
         return f"{kind}{_range(field)}"
     if field.examples:
         return f"like {', '.join(field.examples[:-1])} or {field.examples[-1]}"
-    return "one or more values, comma separated" if get_origin(annotation) is tuple else "a text that is not empty"
+    if get_origin(annotation) is not tuple:
+        return "a text that is not empty"
+    item = get_args(annotation)[0]
+    if get_origin(item) is Literal:
+        return f"a list of {', '.join(get_args(item))}"
+    return "one or more values, comma separated"
+
+
+def is_list(field: FieldInfo) -> bool:
+    """True for several values with commas between; the option may be repeated instead."""
+    return get_origin(_without_none(field.annotation)) is tuple
 
 
 def is_secret(field: FieldInfo) -> bool:

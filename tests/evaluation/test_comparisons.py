@@ -51,6 +51,7 @@ async def test_a_document_has_both_answers_their_numbers_and_the_evidence(compar
     assert document.settings.seed == 7
     assert document.memory.candidate.bits_per_parameter == 8
     split = document.evidence.split
+    assert split.verdict == "quantisation changed the choice"
     assert base.token_ids[: split.index] == candidate.token_ids[: split.index]
     assert base.token_ids[split.index] != candidate.token_ids[split.index]
 

@@ -22,6 +22,7 @@ def test_a_lead_within_the_noise_is_a_tie():
     assert judge(1e-5, 1e-5, greedy=True) is Verdict.TIE
     assert judge(0.5, 1e-5, greedy=True) is Verdict.CHANGED
     assert judge(0.5, 1e-5, greedy=False) is Verdict.DRAWN
+    assert judge(0.5, 1e-5, greedy=True, is_one_model=False) is Verdict.OTHER_MODEL
 
 
 async def answer(service, model, prompt):
@@ -76,7 +77,7 @@ async def test_the_split_of_two_precisions_is_explained(service):
     document = await explain(base, candidate, pair)
     split, rows = document.split, document.answers
     assert pair.base[: split.index] == pair.candidate[: split.index]
-    assert split.verdict == Verdict.CHANGED
+    assert split.verdict == Verdict.OTHER_MODEL  # by their names these are two
     assert split.top.base[0].id == pair.base[split.index]
     assert split.top.candidate[0].id == pair.candidate[split.index]
     assert 0 <= document.noise_floor < 1e-3 < split.margin

@@ -26,7 +26,7 @@ async def test_the_reports_perplexity_is_that_of_a_plain_forward():
     request = FidelityRequest(text, base="full", window=WINDOW, stride=STRIDE)
     document = [step async for step in services.comparisons.perplexity(request)][-1].document
     await services.chat.shut_down()
-    entry = build_catalog(model=settings.model, precision="full", device="cpu").default
+    entry = build_catalog(model=settings.served[0].model, precision="full", device="cpu").default
     plain = load_model(entry, options=LoadOptions(cache=settings.cache, device="cpu", kernels="plain"))
     assert document.perplexity.value == pytest.approx(plain_perplexity(plain, text), rel=5e-5)
 

@@ -1,5 +1,6 @@
 """Engines make way for others when memory is short: the one unused for longest, never one in use, never the default."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -93,3 +94,27 @@ async def test_one_that_is_held_stays_between_two_requests(pool):
         assert await loaded_names(pool) == ["llama", "gpt2", "phi"]
     await load(pool, "qwen2")
     assert await loaded_names(pool) == ["llama", "qwen2"]
+
+
+async def test_under_eviction_after_eviction_no_stream_is_lost(make_service):
+    """Two models answer at length while the others come and go; what they say is what they say alone."""
+    service = await make_service(*NAMES, load=lambda entry, _: weigh(load_tiny(entry)))
+    service._pool._weight_budget = 200
+    asked = [chat_request(model=name, max_tokens=200, ignore_eos=True) for name in NAMES[:2]]
+
+    async def answer(request):
+        await load(service._pool, request.model)
+        async with await service.start_chat(request) as stream:
+            return [token_id async for output in stream for token_id in output.token_ids]
+
+    alone = [await answer(request) for request in asked]
+    answers = asyncio.gather(*map(answer, asked))
+    await asyncio.sleep(0.05)
+    loads = []
+    while not answers.done():
+        loads.append(("qwen2", "phi")[len(loads) % 2])
+        await load(service._pool, loads[-1])
+    assert await answers == alone
+    assert len(loads) > 1
+    await load(service._pool, "phi", "qwen2")
+    assert await loaded_names(service._pool) == ["llama", "qwen2"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -38,9 +39,19 @@ def save_tiny_model(
     return folder
 
 
-def build_tiny_tokenizer(*, chat_template: str | None = CHATML) -> PreTrainedTokenizerFast:
+def save_two_models(folder: Path) -> tuple[Path, Path]:
+    """Folders `first` and `second`: tiny models whose tokenizers have as many ids, in another order."""
+    first = save_tiny_model(folder / "first", "llama")
+    second = save_tiny_model(folder / "second", "qwen2", seed=1)
+    build_tiny_tokenizer(words=MERGED_WORDS[::-1]).save_pretrained(second)
+    return first, second
+
+
+def build_tiny_tokenizer(
+    *, chat_template: str | None = CHATML, words: Sequence[str] = MERGED_WORDS
+) -> PreTrainedTokenizerFast:
     """A byte-level BPE tokenizer of under 320 ids, with ChatML's two special tokens; it adds no BOS."""
-    vocabulary, merges = _vocabulary_and_merges()
+    vocabulary, merges = _vocabulary_and_merges(words)
     backend = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
@@ -50,11 +61,11 @@ def build_tiny_tokenizer(*, chat_template: str | None = CHATML) -> PreTrainedTok
     return tokenizer
 
 
-def _vocabulary_and_merges() -> tuple[dict[str, int], list[tuple[str, str]]]:
+def _vocabulary_and_merges(words: Sequence[str]) -> tuple[dict[str, int], list[tuple[str, str]]]:
     """All bytes, then each merged word letter by letter."""
     vocabulary = {letter: index for index, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
     merges: list[tuple[str, str]] = []
-    for word in MERGED_WORDS:
+    for word in words:
         for end in range(2, len(word) + 1):
             if word[:end] not in vocabulary:
                 vocabulary[word[:end]] = len(vocabulary)

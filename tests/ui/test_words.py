@@ -80,7 +80,7 @@ def test_the_choice_of_a_precision_says_what_it_costs_to_choose() -> None:
 
 def test_with_several_models_a_choice_names_its_model() -> None:
     labels = [label for label, _ in model_choices((FULL, replace(FULL, id="big", name="big")))]
-    assert labels == ["full precision · tiny", "full precision · big"]
+    assert labels == ["tiny, full precision", "big, full precision"]
 
 
 def test_the_header_escapes_what_it_shows_and_gives_the_reason() -> None:

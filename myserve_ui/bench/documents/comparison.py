@@ -33,7 +33,8 @@ Latency = Callable[[RequestRecord], float | None]
 def compare_runs(a: BenchmarkRun, b: BenchmarkRun) -> RunComparison:
     """b - a for every pair of rows under one load.
 
-    Rows match by load and precision; where the runs share no precision, by their place among the rows of that load.
+    Rows match by load, model and precision; where the runs share no model or no precision, without it, and at last by
+    their place among the rows of that load.
     Differences are paired, request by request, if both runs asked the same. Raises InvalidRequestError if no row
     matches.
     """
@@ -68,12 +69,13 @@ def compare_rows_within(run: BenchmarkRun) -> tuple[RowDifference, ...]:
 
 def _matching_rows(a: Sequence[Row], b: Sequence[Row]) -> Iterator[tuple[int, int]]:
     """Places of rows that belong together."""
+    by_model = bool({row.model for row in a} & {row.model for row in b})
     by_precision = bool({row.precision for row in a} & {row.precision for row in b})
     taken: set[int] = set()
     for left, row in enumerate(a):
         for right, other in enumerate(b):
             is_same = row.load == other.load and (not by_precision or row.precision == other.precision)
-            if is_same and right not in taken:
+            if is_same and (not by_model or row.model == other.model) and right not in taken:
                 taken.add(right)
                 yield left, right
                 break

@@ -36,9 +36,20 @@ def _add_whom(parser: argparse.ArgumentParser) -> None:
         metavar="[NAME=]URL[#MODEL]",
         help="any OpenAI-compatible server, with /v1; may be repeated; default: the app is started for the run",
     )
-    group.add_argument("--model", default="", help="model of the server, or of the app that is started")
+    group.add_argument(
+        "--model",
+        action="append",
+        default=[],
+        help="model of the server, or of the app that is started; may be repeated, then --precisions names which "
+        "to measure of an app's",
+    )
     group.add_argument("--api-key", default="", metavar="KEY", help="sent to every --url")
-    group.add_argument("--precisions", default="", metavar="A,B", help="such as full,nf4; default: the server's first")
+    group.add_argument(
+        "--precisions",
+        default="",
+        metavar="A,B",
+        help="such as full,nf4, or ids of models; default: the server's first",
+    )
     group.add_argument(
         "--ignore-eos",
         action=argparse.BooleanOptionalAction,
@@ -144,12 +155,14 @@ def _read_targets(options: argparse.Namespace) -> Iterator[AskedTarget]:
     precisions = tuple(dict.fromkeys(word.strip() for word in options.precisions.split(",") if word.strip()))
     starts_app = options.starts_app or not options.url
     if starts_app:
+        if not precisions and "," in ",".join(options.model):
+            raise InvalidRequestError("Several models: name what is measured of them, such as --precisions A,B:nf4.")
         yield AskedTarget(precisions=precisions)
     for text in options.url:
         if (match := NAMED_URL.fullmatch(text)) is None:
             raise InvalidRequestError(f"--url is [NAME=]URL[#MODEL], got {text[:80]!r}.", param="url")
         yield AskedTarget(
-            model=match["model"] or ("" if starts_app else options.model),
+            model=match["model"] or ("" if starts_app else ",".join(options.model)),
             url=match["url"].rstrip("/"),
             precisions=() if starts_app else precisions,
             name=match["name"] or "",
@@ -161,8 +174,9 @@ def _read_targets(options: argparse.Namespace) -> Iterator[AskedTarget]:
 def _write_targets(targets: Sequence[AskedTarget], own_url: str) -> Iterator[str]:
     own = [asked for asked in targets if not asked.url]
     if own and not own_url:
-        yield from ("--model", own[0].model.partition(":")[0])
-        yield from ("--precisions", ",".join(asked.name for asked in own))
+        models = dict.fromkeys(asked.model.removesuffix(f":{asked.name}") for asked in own)
+        yield from ("--model", ",".join(models))
+        yield from ("--precisions", ",".join(asked.name if len(models) == 1 else asked.model for asked in own))
     elif len(targets) == 1:
         yield from ("--url", targets[0].url or own_url)
         yield from ("--model", targets[0].model) if targets[0].model else ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from myserve_ui.core.memory_report import count_weight_traffic
 from myserve_ui.core.model_info import LoadState, OnProgress, ignore_progress
 from myserve_ui.errors import ModelLoadError, PrecisionUnavailableError
 from myserve_ui.kernels.cpu_kernels import KernelMismatchError, install_cpu_kernels, pack_int4
-from myserve_ui.models.catalog import CatalogEntry, ModelSource, SourceKind, find_default_gguf
+from myserve_ui.models.catalog import CatalogEntry, ModelOptions, ModelSource, SourceKind, find_default_gguf
 from myserve_ui.models.devices import resolve_device, resolve_dtype
 from myserve_ui.models.facts import find_context_length, find_end_tokens, find_sampling_defaults
 from myserve_ui.models.gguf.conversion import convert_gguf
@@ -63,12 +63,16 @@ class LoadOptions:
     tokenizers: TokenizerCache = field(default_factory=TokenizerCache, compare=False)
     """Shared by all that is loaded with these options."""
 
+    def for_model(self, own: ModelOptions) -> LoadOptions:
+        """These, but for what a model has of its own."""
+        return replace(self, **{name: value for name, value in asdict(own).items() if value is not None})
+
 
 def load_model(entry: CatalogEntry, *, options: LoadOptions, on_progress: OnProgress = ignore_progress) -> LoadedModel:
     """Load `entry`; blocks for seconds to minutes. Raises ModelLoadError, never returns anything but the real model."""
     if entry.unavailable_reason is not None:
         raise PrecisionUnavailableError(f"{entry.key} is {entry.unavailable_reason}.", param="model")
-    name = entry.source.name
+    name, options = entry.source.name, options.for_model(entry.options)
     with explain_load_errors(name):
         device = resolve_device(options.device)
         template = None if options.chat_template is None else read_chat_template(options.chat_template)
@@ -101,7 +105,7 @@ def fetch_model(source: ModelSource, options: LoadOptions, on_progress: OnProgre
         return Path(source.location)
     gguf = find_default_gguf() if source.kind is SourceKind.DEFAULT else Path(source.location)
     if not gguf.is_file():
-        raise ModelLoadError(f"There is no file {source.name}.gguf: check the path in --model or MYSERVE_MODEL.")
+        raise ModelLoadError(f"There is no file {gguf.name}: check the path in --model or MYSERVE_MODEL.")
     return convert_gguf(gguf, cache=options.cache, on_progress=on_progress)
 
 

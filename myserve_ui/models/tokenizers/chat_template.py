@@ -98,7 +98,8 @@ def read_chat_template(setting: str) -> str:
         environment.parse(text)
     except jinja2.TemplateSyntaxError as error:
         raise ModelLoadError(
-            f"--chat-template or MYSERVE_CHAT_TEMPLATE is no Jinja template: {error.message} in line {error.lineno}."
+            f"--chat-template, MYSERVE_CHAT_TEMPLATE or the template in the file of models is no Jinja template: "
+            f"{error.message} in line {error.lineno}."
         ) from None
     return text
 

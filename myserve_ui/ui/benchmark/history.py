@@ -114,10 +114,15 @@ class HistoryPanel:
 
 def run_words(line: RunLine) -> str:
     """A run in a list: 2026-11-29 12:00:00 · tiny, nf4 · 2 rows · best 76.5 tok/s."""
-    names = ", ".join(map(precision_words, line.precisions)) or "nothing"
+    names = ", ".join(line.models if _has_several(line) else map(precision_words, line.precisions)) or "nothing"
     stopped = " · stopped" if line.stopped else ""
     best = f"best {line.best_throughput:.1f} tok/s"
     return f"{moment(line.started)} · {names} · {count(line.num_rows, 'row')} · {best}{stopped}"
+
+
+def _has_several(line: RunLine) -> bool:
+    """Whether the models of a run are not told apart by their precisions."""
+    return len(line.models) > len(line.precisions)
 
 
 def _choice(label: str, name: str) -> gr.Dropdown:

@@ -138,6 +138,8 @@ def _crossings(run: BenchmarkRun, models: Iterable[str]) -> str:
     if len(words) == 1:
         return f"crossover: {words[0]}"
     precisions = {row.model: row.precision or row.model for row in run.rows}
+    is_told_apart = len(set(precisions.values())) == len(precisions)
     return "crossover: " + ", ".join(
-        f"{precisions.get(model, model)} {word}" for model, word in zip(batches, words, strict=True)
+        f"{precisions.get(model, model) if is_told_apart else model} {word}"
+        for model, word in zip(batches, words, strict=True)
     )

@@ -30,6 +30,9 @@ logger = logging.getLogger(__name__)
 
 SIDE_CHOICES = [("the base's answer", Side.BASE.value), ("the candidate's answer", Side.CANDIDATE.value)]
 NOTHING = "There is no comparison to branch from yet. Compare two answers first."
+OTHER_TOKENS = (
+    "The other model did not read the prompt as the same tokens, so it cannot go on from a token of this answer."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,8 @@ class BranchPanel:
 
     def on_document(self, document: Any) -> Updates:
         """A row to branch with while there is something to branch from."""
-        return {self._row: gr.update(visible=bool(document)), self._answer: ""}
+        can_branch = bool(document) and why_no_branch(_comparison(document)) is None
+        return {self._row: gr.update(visible=can_branch), self._answer: ""}
 
     def on_choose(self, event: gr.SelectData) -> Updates:
         """A chip was chosen: its side and its place, counted from 1."""
@@ -123,15 +127,29 @@ async def _loaded(chat: ChatService, model: str) -> AsyncGenerator[object, None]
 def read_branch(file: Any, side: Any, token: Any) -> Branch:
     """The branch that the page asks for; `file` is a comparison as the page holds it.
 
-    Raises InvalidRequestError for a page without one, or a token outside the answer.
+    Raises InvalidRequestError for a page without one, models of other tokens, or a token outside the answer.
     """
     document, side = _comparison(file), Side(side)
+    if (reason := why_no_branch(document)) is not None:
+        raise InvalidRequestError(reason)
     answer, other = document.answers.of(side), document.answers.of(side.other)
     kept, settings = answer.token_ids, document.settings
     if not isinstance(token, int | float) or not 1 <= token <= len(kept):
         raise InvalidRequestError(f"Continue at a token from 1 to {len(kept)}, the length of that answer.")
     params = SamplingParams(temperature=settings.temperature, seed=settings.seed, max_tokens=settings.max_tokens)
     return Branch(other.model, answer.prompt_token_ids, kept[: int(token) - 1], params)
+
+
+def why_no_branch(document: Comparison) -> str | None:
+    """Why no model can go on with the other's tokens; None if each can. Precisions of one model always can."""
+    answers = [document.answers.of(side) for side in Side]
+    precisions = [document.memory.of(side).precision for side in Side]
+    names = {answer.model.removesuffix(f":{of}") for answer, of in zip(answers, precisions, strict=True)}
+    if len(names) == 1:
+        return None
+    if answers[0].prompt_token_ids != answers[1].prompt_token_ids:
+        return OTHER_TOKENS
+    return document.no_evidence_because if document.evidence is None else None
 
 
 def branch_view(branch: Branch, model: ModelInfo, kept: str, text: str, output: RequestOutput) -> Markup:

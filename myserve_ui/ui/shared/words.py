@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 
 from myserve_ui.core.model_info import LoadProgress, LoadState, ModelInfo
-from myserve_ui.core.number_words import count, percent, precision_words, seconds
+from myserve_ui.core.number_words import count, model_words, percent, precision_words, seconds
 from myserve_ui.core.outputs import FinishReason, RequestOutput, RequestState
 
 FINISH_WORDS = {
@@ -81,13 +81,16 @@ def model_label(model: ModelInfo) -> str:
 
 
 def model_choices(models: Iterable[ModelInfo], *, telling: Container[LoadState] = LASTING) -> list[tuple[str, str]]:
-    """(label, id) of every entry of the catalog, for a dropdown; the name only where there are several.
+    """(label, id) of every entry of the catalog, for a dropdown; with the model only where there are several.
 
     States of `telling` are told; the label of another would be false once its model has come or gone.
     """
     entries = list(models)
     has_several = len({model.name for model in entries}) > 1
-    labels = [model_label(model) if has_several else precision_words(model.precision) for model in entries]
+    labels = [
+        model_words(model.name, model.precision) if has_several else precision_words(model.precision)
+        for model in entries
+    ]
     return [
         (f"{label} ({STATE_WORDS[model.state]})" if model.state in telling else label, model.id)
         for label, model in zip(labels, entries, strict=True)
