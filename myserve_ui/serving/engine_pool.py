@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
@@ -50,7 +49,8 @@ class _Slot:
         self.engine: RunningEngine | None = None
         self.progress = LoadProgress(entry.key, "waiting to load")
         self.task: asyncio.Task[RunningEngine] | None = None
-        self.last_used = 0
+        self.last_used = 0.0
+        """By the engines' clock; an answer that it began then may have ended later."""
         self.num_holds = 0
         self.error: ModelLoadError | None = None
 
@@ -90,7 +90,6 @@ class EnginePool:
         self._catalog = catalog
         self._slots = {entry.key: _Slot(entry) for entry in catalog}
         self._weight_budget = weight_budget
-        self._uses = itertools.count(1)
         self._one_load = asyncio.Lock()
         self._cpu_loop = StepLoop("cpu", before_round=before_round)
 
@@ -114,7 +113,7 @@ class EnginePool:
             raise ModelLoadingError(f"{slot.entry.key} is loading ({slot.progress.stage}); ask again in a moment.")
         if not slot.engine.worker.is_alive:
             raise slot.engine.worker.why_ended()
-        slot.last_used = next(self._uses)
+        slot.last_used = slot.engine.worker.now()
         return slot.engine
 
     async def load(self, name: str) -> AsyncIterator[LoadProgress]:
@@ -195,7 +194,7 @@ class EnginePool:
             engine.config.max_model_len,
             GrammarCompiler(loaded.tokenizer.token_bytes, end_token_ids=loaded.eos_token_ids),
         )
-        slot.last_used = next(self._uses)
+        slot.last_used = worker.now()
         await self._keep_budget(slot)
         return slot.engine
 
@@ -221,7 +220,7 @@ class EnginePool:
         """End the idle engine that is unused for longest, if there is one."""
         default = self._slot("")
         idle = [
-            (slot.last_used, slot.engine, slot)
+            (max(slot.last_used, slot.engine.worker.last_progress), slot.engine, slot)
             for slot in self._slots.values()
             if slot not in (keep, default)
             and slot.engine is not None

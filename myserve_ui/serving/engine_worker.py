@@ -124,6 +124,11 @@ class EngineWorker:
         """Return once no request is unfinished."""
         await self._idle.wait()
 
+    @property
+    def last_progress(self) -> float:
+        """When a step last ended, or after idle time the next request came; by the engine's clock."""
+        return self._last_progress
+
     def seconds_without_progress(self) -> float:
         """Seconds since the last finished step, 0 while there is nothing to do."""
         return self._engine.clock() - self._last_progress if self._streams else 0.0

@@ -96,6 +96,19 @@ async def test_one_that_is_held_stays_between_two_requests(pool):
     assert await loaded_names(pool) == ["llama", "qwen2"]
 
 
+async def test_an_answer_that_took_long_is_a_use_until_its_end(make_service):
+    service = await make_service(*NAMES, load=lambda entry, _: weigh(load_tiny(entry)))
+    await load(service._pool, "gpt2", "qwen2")
+    async with await service.start_chat(chat_request(model="gpt2", max_tokens=60, ignore_eos=True)) as long:
+        await anext(long)
+        async with await service.start_chat(chat_request(model="qwen2", max_tokens=1)) as short:
+            assert [output async for output in short]
+        assert [output async for output in long]
+    service._pool._weight_budget = 300
+    await load(service._pool, "phi")
+    assert await loaded_names(service._pool) == ["llama", "gpt2", "phi"]
+
+
 async def test_under_eviction_after_eviction_no_stream_is_lost(make_service):
     """Two models answer at length while the others come and go; what they say is what they say alone."""
     service = await make_service(*NAMES, load=lambda entry, _: weigh(load_tiny(entry)))
