@@ -99,3 +99,16 @@ def test_runs_with_the_same_share_cached_are_compared_as_they_are():
 def test_what_is_not_known_of_a_cache_is_told_unless_both_runs_have_a_salt(salt, is_told):
     (row,) = compare_runs(cached(run(), None), cached(run(FASTER), 0.2, salt=salt)).rows
     assert bool(row.caution) is is_told
+
+
+def test_rows_of_two_models_in_one_precision_match_by_model():
+    one, other = (
+        make_run(
+            make_request(
+                [NamedTarget(Target("http://s/v1", model), "full") for model in models], Workload(1), (ClosedLoop(1),)
+            ),
+            [record(0, 0.1)],
+        )
+        for models in (("big", "small"), ("small", "big"))
+    )
+    assert [(row.a.model, row.b.model) for row in compare_runs(one, other).rows] == [("big", "big"), ("small", "small")]

@@ -122,3 +122,12 @@ async def test_the_curl_command_gets_a_streamed_answer(make_service):
         answer = (await process.communicate())[0].decode()
     assert '"completion_tokens":3' in answer.replace(" ", "")
     assert answer.rstrip().endswith("data: [DONE]")
+
+
+def test_several_models_of_an_app_that_was_started_are_started_and_measured_again():
+    targets = tuple(NamedTarget(Target(URL, key), of, is_ours=True) for key, of in (("m", "full"), ("o:nf4", "nf4")))
+    told = make_run(make_request(targets, Workload(8), (ClosedLoop(1),)))
+    told = told.model_copy(update={"settings": told.settings.model_copy(update={"starts_app": True})})
+    asked = read_bench_arguments(shlex.split(as_command(told))[4:])
+    assert asked.settings == ("--model", "m,o")
+    assert asked.own.precisions == ("m", "o:nf4")

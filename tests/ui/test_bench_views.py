@@ -22,6 +22,7 @@ from myserve_ui.bench.documents.differences import (
     Unmatched,
 )
 from myserve_ui.bench.documents.run import PromptSource
+from myserve_ui.bench.documents.store import RunLine
 from myserve_ui.bench.loads import ClosedLoop, Ramp, load_words
 from myserve_ui.bench.machine.facts import Machine
 from myserve_ui.bench.roofline.device_table import DEVICES
@@ -29,6 +30,7 @@ from myserve_ui.bench.roofline.documents import Room, ServedRoofline
 from myserve_ui.bench.roofline.roofline import MachineSpeed, ModelCost, ModelRoofline
 from myserve_ui.core.number_words import decimal
 from myserve_ui.ui.benchmark.comparison_view import comparison_view, differences_view
+from myserve_ui.ui.benchmark.history import run_words
 from myserve_ui.ui.benchmark.plots import distribution_plots, load_plots, percentile_plots
 from myserve_ui.ui.benchmark.results import csv_file, json_file, requests_file, scripts_markdown
 from myserve_ui.ui.benchmark.roofline_calculator import KNOWN_MODELS, calculate, devices_view
@@ -409,3 +411,15 @@ def test_every_known_device_names_its_source():
 def test_a_legend_names_the_models_in_the_order_of_the_rows(document):
     legend = figures(percentile_plots(document)[0])[0].find("ul")
     assert ["".join(item.itertext()) for item in legend] == ["full precision", "4-bit NF4"]
+
+
+@pytest.mark.parametrize(
+    ("models", "precisions", "words"),
+    [
+        (("tiny", "tiny:nf4"), ("full", "nf4"), "full precision, 4-bit NF4"),
+        (("tiny", "other"), ("full",), "tiny, other"),
+    ],
+)
+def test_a_kept_run_names_its_models_where_precisions_do_not_tell_them_apart(models, precisions, words) -> None:
+    line = RunLine("id", "2026-11-29T12:00:00", models, precisions, 4, 2, 76.5, stopped=False)
+    assert run_words(line) == f"2026-11-29 12:00:00 · {words} · 2 rows · best 76.5 tok/s"
