@@ -173,7 +173,7 @@ class Sweep:
         done = size * len(self._finished) + (0 if step.is_warm_up or step.is_last else step.done)
         what = "warming up" if step.is_warm_up else f"{step.done} of {step.total} requests"
         return SweepProgress(
-            text=f"{named.name}, {load_words(load)}: {what}",
+            text=f"{self._request.name_of(named)}, {load_words(load)}: {what}",
             done=done,
             total=self._request.num_requests,
             seconds_left=self._seconds_left(done),

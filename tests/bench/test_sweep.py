@@ -243,3 +243,11 @@ async def test_a_document_from_before_salts_and_cached_tokens_is_read():
     document["requests"][0]["cached_tokens"] = "many"
     with pytest.raises(InvalidRequestError, match="cached_tokens should be a number"):
         BenchmarkRun.read(json.dumps(document))
+
+
+def test_targets_of_one_name_are_called_by_their_models():
+    named = [
+        NamedTarget(Target("http://s/v1", model), of) for model, of in (("a", "full"), ("a:nf4", "nf4"), ("b", "full"))
+    ]
+    request = make_request(named, Workload(1), (ClosedLoop(1),))
+    assert [request.name_of(each) for each in named] == ["a", "nf4", "b"]

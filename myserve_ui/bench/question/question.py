@@ -106,6 +106,11 @@ class BenchmarkRequest:
             return self
         return replace(self, question=replace(self.question, workload=replace(workload, salt=fresh_salt())))
 
+    def name_of(self, named: NamedTarget) -> str:
+        """What one of the targets is called beside the others: its model where another has the same name."""
+        is_shared = any(each.name == named.name and each.target.model != named.target.model for each in self.targets)
+        return named.target.model if is_shared else named.name
+
     def workload_of(self, place: int) -> Workload:
         """What the target at `place` is asked: the same as any other, but for a server's model that is named twice.
 
