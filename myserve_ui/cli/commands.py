@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Sequence
 
-from myserve_ui.cli.output import check_json_file, deliver, tell
+from myserve_ui.cli.output import check_json_file, deliver, tell, write_output
 from myserve_ui.cli.report_arguments import (
     ReportArguments,
     read_fidelity_arguments,
@@ -16,6 +14,7 @@ from myserve_ui.cli.report_arguments import (
 from myserve_ui.cli.serve_command import serve
 from myserve_ui.errors import InvalidRequestError, MyServeError, SettingsError
 from myserve_ui.paths import asset
+from myserve_ui.server.process import discard_output
 from myserve_ui.settings import read_settings
 from myserve_ui.settings.environment import prepare_environment
 from myserve_ui.settings.words import program
@@ -35,27 +34,21 @@ def run_command(run: Callable[[str, list[str]], int], arguments: Sequence[str]) 
     """
     name, *rest = arguments or ("",)
     try:
-        return _run_and_flush(run, name, rest)
+        exit_code = run(name, rest)
+        write_output()
+        return exit_code
     except (InvalidRequestError, SettingsError) as error:
         tell(error.message)
         return MISUSED
     except MyServeError as error:
         tell(error.message)
         return FAILED
+    except BrokenPipeError:  # a reader who has left, as `head` does, is no error to speak of
+        discard_output()
+        return FAILED
     except KeyboardInterrupt:
         tell("stopped")
         return STOPPED
-
-
-def _run_and_flush(run: Callable[[str, list[str]], int], name: str, arguments: list[str]) -> int:
-    """As `run`; a reader who has left, as `head` does, is no error to speak of."""
-    try:
-        exit_code = run(name, arguments)
-        sys.stdout.flush()
-        return exit_code
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more as it ends
-        return FAILED
 
 
 def _fidelity(arguments: list[str]) -> None:
@@ -135,7 +128,7 @@ COMMANDS: dict[str, tuple[Callable[[list[str]], int | None], str]] = {
 
 def _run(name: str, arguments: list[str]) -> int:
     if name in ("", "--help", "-h"):
-        print(_usage())
+        write_output(f"{_usage()}\n")
         return 0
     if name not in COMMANDS:
         *others, last = COMMANDS

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from myserve_ui.documents import Document
 from myserve_ui.errors import InvalidRequestError, MyServeError
+from myserve_ui.server.process import discard_output
 
 
 def check_json_file(path: str | None) -> None:
@@ -27,8 +28,22 @@ def check_json_file(path: str | None) -> None:
 def deliver(document: Document, path: str | None) -> None:
     """One line of JSON on standard output, and in the file at `path` if there is one."""
     line = json.dumps(document.as_json(), allow_nan=False)
-    print(line, flush=True)
-    _write(path, line)
+    try:
+        write_output(f"{line}\n")
+    finally:
+        _write(path, line)
+
+
+def write_output(text: str = "") -> None:
+    """Write `text` and all that waits. Raises MyServeError, or BrokenPipeError if the reader has left."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        discard_output()
+        raise MyServeError(f"Standard output cannot be written: {_reason(error)}.") from None
 
 
 def tell(message: str) -> None:

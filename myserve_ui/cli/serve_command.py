@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from myserve_ui.core.machine import is_loopback
-from myserve_ui.server.process import forgive_warnings, say, secure_streams
+from myserve_ui.server.process import discard_output, forgive_warnings, say, secure_streams
 from myserve_ui.settings import Settings, read_settings
 from myserve_ui.settings.environment import prepare_environment
 from myserve_ui.settings.folders import is_temporary
@@ -35,6 +35,8 @@ def serve(arguments: Sequence[str]) -> int:
         return run_app(settings, announce=lambda line: say(line, sys.stdout), complain=complain)
     except KeyboardInterrupt:  # before there is a server to take the signal
         return INTERRUPTED
+    finally:
+        discard_output()  # each line was said when there was something to say; who took it is no matter of the app's
 
 
 def complain(message: str) -> None:

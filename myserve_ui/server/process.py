@@ -43,6 +43,12 @@ def say(message: str, stream: TextIO) -> None:
         stream.flush()
 
 
+def discard_output() -> None:
+    """Send what standard output has still to take nowhere: Python would fail on it once more as it ends."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def leave(exit_code: int) -> NoReturn:
     """End the process at once. Python would wait for threads that still load, and take torch down for seconds."""
     for stream in (sys.stdout, sys.stderr):
