@@ -120,6 +120,11 @@ def test_a_server_that_cannot_be_reached_is_counted_and_told(client: Client) -> 
         ({"seed": -3}, "seed must be in"),
         ({"seed": 10**30}, "seed must be in"),
         ({"seed": 10**400}, "seed must be in"),
+        *(
+            ({"warm_up": value}, f"warm_up must be true or false, got '{value}'")
+            for value in (0, None, 3, "yes", "false")
+        ),
+        ({"salted": 1}, "salted must be true or false, got '1'"),
         ({"prompts": ["  "]}, "prompts must be a list of texts"),
         ({"url": "ftp://x"}, "is no URL"),
         ({"url": "http://127.0.0.1:9/v1"}, "http://127.0.0.1:9/v1 cannot be reached"),

@@ -63,11 +63,11 @@ class FormValues:
                 shared_prefix_tokens=_integer("shared_prefix_tokens", self.shared_prefix_tokens),
                 turns=_integer("turns", self.turns),
                 seed=_integer("seed", self.seed),
-                salt=None if self.salted else "",
+                salt=None if _flag("salted", self.salted) else "",
             ),
             limits=parse_limits(str(self.limits)),
             time_limit=_number("time_limit", self.time_limit),
-            warm_up=self.warm_up,
+            warm_up=_flag("warm_up", self.warm_up),
             prompts_from=self.prompts_from,
         )
 
@@ -180,6 +180,12 @@ def _number(name: str, value: object) -> float:
     if isinstance(value, int | float) and _is_number(value):
         return float(value)
     raise InvalidRequestError(f"{name} must be a number, got {str(value)[:40]!r}.", param=name)
+
+
+def _flag(name: str, value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise InvalidRequestError(f"{name} must be true or false, got {str(value)[:40]!r}.", param=name)
 
 
 def _is_number(value: object) -> bool:
