@@ -38,6 +38,11 @@ Whole = Annotated[int, BeforeValidator(_number), Field(gt=-(10**300), lt=10**300
 Flag = Annotated[bool, Field(strict=True)]
 
 
+def if_kept(value: float | None) -> float | None:
+    """`value`, reckoned from numbers of documents; None if it is too large to stand in one itself."""
+    return value if value is not None and abs(value) < LARGEST else None
+
+
 class Part(BaseModel):
     """A part of a document; what it does not know is left out. What older documents may lack has a default."""
 

@@ -1,11 +1,14 @@
 """Two runs side by side: rows that belong together, request by request where both asked the same."""
 
+import json
+
 import pytest
 
 from myserve_ui.bench.client.client import Target
 from myserve_ui.bench.client.records import Outcome, RequestRecord
 from myserve_ui.bench.documents.comparison import compare_runs
-from myserve_ui.bench.documents.differences import CachedShares
+from myserve_ui.bench.documents.differences import CachedShares, RunComparison
+from myserve_ui.bench.documents.run import BenchmarkRun
 from myserve_ui.bench.loads import ClosedLoop
 from myserve_ui.bench.question.question import NamedTarget
 from myserve_ui.bench.workload import Workload
@@ -112,3 +115,35 @@ def test_rows_of_two_models_in_one_precision_match_by_model():
         for models in (("big", "small"), ("small", "big"))
     )
     assert [(row.a.model, row.b.model) for row in compare_runs(one, other).rows] == [("big", "big"), ("small", "small")]
+
+
+def changed(document, *, rows=None, requests=None):
+    """`document` as a file holds it whose first row and requests say something else."""
+    value = document.as_json()
+    value["rows"][0] |= rows or {}
+    for request, fields in zip(value["requests"], requests or (), strict=False):
+        request |= fields
+    return BenchmarkRun.read(json.dumps(value))
+
+
+def test_a_rate_beside_next_to_none_has_no_ratio():
+    slow, fast = (changed(run(), rows={"output_throughput": rate}) for rate in (1e-300, 1e299))
+    assert compare_runs(slow, fast).rows[0].rates.output_throughput.ratio is None
+    assert compare_runs(fast, slow).rows[0].rates.output_throughput.ratio == 0
+
+
+@pytest.mark.parametrize("seed", [0, 7], ids=["paired", "unpaired"])
+@pytest.mark.parametrize("end", [1e299, -1e299, 1e200, 1e153])
+@pytest.mark.parametrize("count", [1, 3])
+def test_times_that_no_clock_tells_are_compared_or_left_out(seed, end, count):
+    far = changed(run(seed=seed), requests=[{"end": end}] * count)
+    for pair in ((run(), far), (far, run()), (far, far)):
+        comparison = compare_runs(*pair)
+        assert RunComparison.model_validate_json(json.dumps(comparison.as_json())) == comparison
+    assert compare_runs(run(), far).rows[0].latencies.ttft_ms is not None
+
+
+def test_differences_of_next_to_nothing_are_compared():
+    requests = [{"arrival": 0.0, "sent": 0.0, "end": index * 1e-170} for index in range(3)]
+    row = compare_runs(changed(run(), requests=requests), changed(run(seed=7), requests=requests)).rows[0]
+    assert row.latencies.e2e_ms.mean == 0

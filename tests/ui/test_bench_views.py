@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from myserve_ui.bench.client.records import Outcome
+from myserve_ui.bench.documents.comparison import compare_runs
 from myserve_ui.bench.documents.differences import (
     ComparedRow,
     Latencies,
@@ -423,3 +424,11 @@ def test_a_legend_names_the_models_in_the_order_of_the_rows(document):
 def test_a_kept_run_names_its_models_where_precisions_do_not_tell_them_apart(models, precisions, words) -> None:
     line = RunLine("id", "2026-11-29T12:00:00", models, precisions, 4, 2, 76.5, stopped=False)
     assert run_words(line) == f"2026-11-29 12:00:00 · {words} · 2 rows · best 76.5 tok/s"
+
+
+def test_a_comparison_of_extreme_numbers_is_shown(document):
+    row = document.rows[0].model_copy(update={"output_throughput": 1e-300})
+    far = document.requests[0].model_copy(update={"end": 1e299})
+    extreme = changed(document, rows=(row, *document.rows[1:]), requests=(far, *document.requests[1:]))
+    for a, b in ((document, extreme), (extreme, document)):
+        assert "Comparison" in comparison_view(compare_runs(a, b))

@@ -20,6 +20,7 @@ from myserve_ui.bench.documents.intervals import Difference, paired_difference, 
 from myserve_ui.bench.documents.row_words import cached_words
 from myserve_ui.bench.documents.rows import Row
 from myserve_ui.bench.documents.run import BenchmarkRun
+from myserve_ui.documents import if_kept
 from myserve_ui.errors import InvalidRequestError
 
 SAME_WORK = ("prompt_tokens", "output_tokens", "requests", "seed", "shared_prefix_tokens", "turns", "prompts")
@@ -127,11 +128,14 @@ def compare_records(
 
     def compare(latency: Latency) -> LatencyDifference | None:
         left, right = _times(a, latency), _times(b, latency)
-        if is_paired:
-            both = sorted(left.keys() & right.keys())
-            found = paired_difference([left[i] for i in both], [right[i] for i in both])
-        else:
-            found = unpaired_difference(list(left.values()), list(right.values()))
+        both = sorted(left.keys() & right.keys())
+        try:
+            if is_paired:
+                found = paired_difference([left[i] for i in both], [right[i] for i in both])
+            else:
+                found = unpaired_difference(list(left.values()), list(right.values()))
+        except OverflowError:  # times that a file may hold, but whose squares no float does
+            return None
         return None if found is None else _written(found, is_paired=is_paired, is_fair=is_fair)
 
     return Latencies(
@@ -147,11 +151,16 @@ def _times(records: Sequence[RequestRecord], latency: Latency) -> dict[int, floa
     return {record.index: 1000 * value for record in completed if (value := latency(record)) is not None}
 
 
-def _written(found: Difference, *, is_paired: bool, is_fair: bool) -> LatencyDifference:
-    low, high = found.low, found.high
+def _written(found: Difference, *, is_paired: bool, is_fair: bool) -> LatencyDifference | None:
+    """None for a mean that is too large to be kept."""
+    if (mean := if_kept(found.mean)) is None:
+        return None
+    low, high = if_kept(found.low), if_kept(found.high)
+    if low is None or high is None:
+        low = high = None
     is_clear = is_fair and low is not None and high is not None and (low > 0 or high < 0)
-    return LatencyDifference(mean=found.mean, low=low, high=high, n=found.n, is_paired=is_paired, is_clear=is_clear)
+    return LatencyDifference(mean=mean, low=low, high=high, n=found.n, is_paired=is_paired, is_clear=is_clear)
 
 
 def _rates(a: float, b: float) -> RatePair:
-    return RatePair(a=a, b=b, ratio=b / a if a else None)
+    return RatePair(a=a, b=b, ratio=if_kept(b / a) if a else None)

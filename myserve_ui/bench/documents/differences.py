@@ -11,7 +11,7 @@ from myserve_ui.documents import Document, Flag, Number, Part, Whole
 
 
 class LatencyDifference(Part):
-    """Milliseconds of b - a; an interval is None where one value cannot tell how values spread."""
+    """Milliseconds of b - a; no interval where one value cannot tell how values spread, or it is too large to keep."""
 
     mean: Number
     low: Number | None
@@ -24,7 +24,7 @@ class LatencyDifference(Part):
 
 
 class Latencies(Part):
-    """None where a side has no such latency."""
+    """None where a side has no such latency, or a difference is too large to be kept."""
 
     ttft_ms: LatencyDifference | None
     tpot_ms: LatencyDifference | None
@@ -32,7 +32,7 @@ class Latencies(Part):
 
 
 class RatePair(Part):
-    """Both rates, per second; `ratio` is b / a, None over nothing."""
+    """Both rates, per second; `ratio` is b / a, None over nothing or next to nothing."""
 
     a: Number
     b: Number

@@ -27,7 +27,7 @@ class Difference:
 
 
 def paired_difference(a: Sequence[float], b: Sequence[float]) -> Difference | None:
-    """From values that belong together, place by place; None of nothing."""
+    """From values that belong together, place by place; None of nothing. Raises OverflowError as the unpaired one."""
     differences = [right - left for left, right in zip(a, b, strict=True)]
     if not differences:
         return None
@@ -39,7 +39,10 @@ def paired_difference(a: Sequence[float], b: Sequence[float]) -> Difference | No
 
 
 def unpaired_difference(a: Sequence[float], b: Sequence[float]) -> Difference | None:
-    """From independent values, by Welch: the two sides may spread differently; None if a side is empty."""
+    """From independent values, by Welch: the two sides may spread differently; None if a side is empty.
+
+    Raises OverflowError if squares of the values are too large for a float.
+    """
     if not a or not b:
         return None
     mean, n = statistics.fmean(b) - statistics.fmean(a), min(len(a), len(b))
@@ -48,7 +51,8 @@ def unpaired_difference(a: Sequence[float], b: Sequence[float]) -> Difference | 
     errors = [statistics.variance(values) / len(values) for values in (a, b)]
     if not (total := sum(errors)):
         return Difference(mean, mean, mean, n)
-    degrees = total**2 / sum(error**2 / (len(values) - 1) for error, values in zip(errors, (a, b), strict=True))
+    shares = [error / total for error in errors]  # whose squares are in reach, however small the errors are
+    degrees = 1 / sum(share**2 / (len(values) - 1) for share, values in zip(shares, (a, b), strict=True))
     margin = t_quantile(degrees) * math.sqrt(total)
     return Difference(mean, mean - margin, mean + margin, n)
 
