@@ -52,7 +52,7 @@ async def check_goals(
 ) -> GoalsDocument:
     """The `goals` document, its table shown. Raises ModelLoadError if the app cannot be started."""
     goals = [await _time_start(asked, settings, console)]
-    goals += await asyncio.to_thread(check_speed, settings, lambda line: console.print(line, markup=False))
+    goals += await asyncio.to_thread(check_speed, settings, lambda line: console.print(line))
     document = await run_rivals(asked, settings, console, scenarios=goal_scenarios(options.scale))
     other = asked.servers[0].name or asked.servers[0].model if asked.servers else None
     goals = [*served_goals(by_contestant(document.scenarios), other), *goals]

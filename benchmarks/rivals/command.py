@@ -83,9 +83,9 @@ async def run_rivals(
     for scenario in results:
         console.print(rivals_table(scenario))
     if any((result.roofline_share or 0) > 1 for scenario in results for result in scenario.results):
-        console.print(BUSY, markup=False)
+        console.print(BUSY)
     for absent in field.absent:
-        console.print(f"not run: {absent.contestant}: {absent.reason}", markup=False)
+        console.print(f"not run: {absent.contestant}: {absent.reason}")
     return RivalsDocument(
         started=started.isoformat(timespec="seconds"),
         rounds=asked.options.rounds,

@@ -44,7 +44,7 @@ def run_bench(asked: BenchArguments, settings: Settings, console: Console, deliv
         return
     run = run_until_stopped(_measure(asked, settings, console))
     if asked.options.save and run.rows:
-        console.print(f"kept as {store.save(run)}", markup=False)
+        console.print(f"kept as {store.save(run)}")
     if others:
         _show_comparison(compare_runs(others[0], run), console)
     deliver(run)
@@ -54,7 +54,7 @@ def run_bench(asked: BenchArguments, settings: Settings, console: Console, deliv
 def _show_comparison(comparison: RunComparison, console: Console) -> None:
     console.print(comparison_table(comparison))
     for words in comparison_words(comparison):
-        console.print(words, markup=False)
+        console.print(words)
 
 
 def load_run(name: str, store: RunStore) -> BenchmarkRun:
@@ -78,7 +78,7 @@ async def _measure(asked: BenchArguments, settings: Settings, console: Console) 
     run = run.model_copy(update={"settings": run.settings.model_copy(update={"starts_app": asked.own is not None})})
     console.print(results_table(run))
     for words in circumstances(run):
-        console.print(words, markup=False)
+        console.print(words)
     return run
 
 

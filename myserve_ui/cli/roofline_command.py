@@ -90,7 +90,7 @@ def measure(benchmarks: BenchmarkService, chat: ChatService, console: Console) -
 def show(document: SizedRoofline, console: Console) -> None:
     """Facts, then the table."""
     for words in roofline_lines(document):
-        console.print(words, markup=False)
+        console.print(words)
     console.print(roofline_table(document))
 
 

@@ -20,9 +20,11 @@ WIDTH_OF_A_FILE = 160
 
 
 def make_console() -> Console:
-    """Standard error, in colours if it is a terminal."""
-    console = Console(stderr=True, highlight=False)
-    return console if console.is_terminal else Console(stderr=True, highlight=False, width=WIDTH_OF_A_FILE)
+    """Standard error. Words stand there as they are: a model may be called m[red], or m:smile:."""
+    console = Console(stderr=True, highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console.width = WIDTH_OF_A_FILE
+    return console
 
 
 def run_until_stopped(work: Coroutine[Any, Any, T]) -> T:
@@ -60,7 +62,7 @@ class ProgressLine:
         topic = text.rpartition(": ")[0] or text
         if not self._console.is_terminal and topic != self._said:
             self._said = topic
-            self._console.print(topic, markup=False)
+            self._console.print(topic)
 
 
 @contextmanager
