@@ -9,9 +9,14 @@
 
   const showAsWritten = (root) => {
     const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+    let before = ""; // highlighting puts `<` into an element of its own
     for (let node = walker.nextNode(); node; node = walker.nextNode()) {
       const isYetToBeDrawn = node.parentElement?.closest(".mermaid:not([data-processed])");
-      if (node.data.includes("\u2060") && !isYetToBeDrawn) node.data = node.data.replace(JOINER, "$1");
+      if (node.data.includes("\u2060") && !isYetToBeDrawn) {
+        const joined = before + node.data;
+        node.data = joined.replace(JOINER, "$1").slice(before.length);
+      }
+      before = node.data.slice(-1);
     }
   };
 

@@ -134,6 +134,30 @@ def test_brackets_dollars_and_entities_are_shown_and_sent_as_written(
     assert [message.content for message in service.requests[1].messages] == [text, text, "again"]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "text\n    ```\n<h1>BIG</h1>",
+        "    ```\n\n<img src=x onerror=alert(1)><b>B</b>",
+        "1. x\n   ```\n<h1>BIG</h1>",
+        "[r]: /u 'a\n```\nb'\n<h1>BIG</h1>",
+    ],
+)
+def test_no_tag_behind_what_is_no_fence_becomes_a_part_of_the_page(
+    visit: OpenPage, service: ScriptedService, text: str
+) -> None:
+    page = visit().page
+    send(page, text)
+    finished(page)
+    page.reload()
+    finished(page)
+    expect(page.locator("#chat [data-testid=bot]").first).to_contain_text("<h1>" if "<h1>" in text else "<b>B</b>")
+    assert page.locator("#chat .message").locator("h1, b, [onerror]").count() == 0
+    send(page, "again")
+    finished(page, 2)
+    assert [message.content for message in service.requests[1].messages] == [text, text, "again"]
+
+
 def test_the_copy_button_copies_the_answer_as_written_without_its_numbers(
     visit: OpenPage, service: ScriptedService
 ) -> None:
@@ -144,15 +168,16 @@ def test_the_copy_button_copies_the_answer_as_written_without_its_numbers(
     wait_until(lambda: page.evaluate("navigator.clipboard.readText()") == "  a <b> & &amp; c")
 
 
+@pytest.mark.parametrize("formula", ["so \\(x^2\\)", "so\n\\[\nx^2\n\\]\n"])
 def test_math_between_explicit_delimiters_is_typeset_and_code_keeps_its_brackets(
-    visit: OpenPage, service: ScriptedService
+    visit: OpenPage, service: ScriptedService, formula: str
 ) -> None:
-    service.answer = "so \\(x^2\\) and\n\n```html\n<b>raw</b>\n```\n"
+    service.answer = formula + " and\n\n```html\n<b>raw</b>\n```\n"
     page = visit().page
     send(page, "x")
     finished(page)
     expect(page.locator("#chat .katex").first).to_be_visible()
-    assert "<b>raw</b>" in page.locator("#chat pre").inner_text()
+    expect(page.locator("#chat pre")).to_contain_text("<b>raw</b>")
 
 
 def test_a_refused_message_says_why_and_stays_in_the_box(visit: OpenPage, service: ScriptedService) -> None:

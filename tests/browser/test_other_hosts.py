@@ -71,8 +71,7 @@ def markdown_images(address: str) -> str:
     )
 
 
-def tags_behind_a_fence(address: str) -> str:
-    """The renderer takes them for HTML, since the fence ends where the list does, and the server does not see that."""
+def fetching_tags(address: str) -> str:
     tags = [
         f"<img src={address}/img.png alt='a dog'>",
         f"<img srcset='{address}/srcset.png 2x'>",
@@ -110,10 +109,15 @@ def test_images_of_answers_questions_and_kept_chats_are_links(
 
 
 def test_what_tags_of_an_answer_would_fetch_is_refused_and_shown_as_links(
-    visit: OpenPage, service: ScriptedService, stranger: tuple[str, list[str]]
+    visit: OpenPage,
+    service: ScriptedService,
+    stranger: tuple[str, list[str]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The last line, behind a server that lets tags through."""
+    monkeypatch.setattr("myserve_ui.ui.chat.history.protect", lambda text: text)
     address, asked = stranger
-    service.answer, service.pause = tags_behind_a_fence(address), 0.01
+    service.answer, service.pause = fetching_tags(address), 0.01
     page = visit().page
     send(page, "Hi")
     finished(page)

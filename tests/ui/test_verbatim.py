@@ -16,7 +16,37 @@ TEXTS = [
     "```rust\nvec![1]; // ![x](http://a.example)\n```",
     f"```mermaid\nA[one<br/>two] --> B[<{JOINER}br/>] <img src=x>\n```",
     "![dot](data:image/png;base64,iVBORw0KGgo=)",
+    "a\r```\r\n<b>\r```\n<b>",
     "",
+]
+
+NO_FENCES = {
+    "indented by four spaces": "text\n    ```\n<b>",
+    "indented at the beginning": "    ```\n\n<b>",
+    "indented by a tab": "\t```\n<b>",
+    "behind a closing fence that is indented too far": "```\n    ```\n```\n<b>",
+    "behind one with a tab": "```\n\t```\n```\n<b>",
+    "behind one with other signs": "```\n```~~\n```\nx\n```\n<b>",
+    "behind a longer one": "```\n`````\n<b>",
+    "an information with a backtick": "``` a`b\n<b>",
+    "of two signs": "``\n<b>\n``",
+    "in a quotation that ends": "> ```\n<b>",
+    "in a list that ends": "1. x\n   ```\n<b>",
+    "opened in the line of an item": "- ```\n  a\n  ```\n  <b>",
+    "in the title of a definition": "[r]: /u 'a\n```\nb'\n<b>",
+    "in the label of a definition": "- [a\n  ```\n  b]: /u\n  <b>",
+    "in a formula": "$$\n```\n$$\n<b>",
+    "closed in a formula that begins in code": "```\n\\[\n```\n\\]\n```\n<b>",
+    "closed in a formula behind one": "$$x$$ $$\n```\n$$\n<b>",
+    "behind another sign for a new line": "x\r```\n```\n<b>",
+}
+FENCES = [
+    "text\n```\n<b>\n```",
+    "   ```html\n   <b>\n   ```",
+    "1. x\n   ```\n   <b>\n\n   <b>\n   ```\n2. y\n   ~~~\n   <b>",
+    "```\n~~~\n<b>\n```\nx\n~~~~\n~~~\n<b>",
+    "```\r\n<b>\r\n```",
+    "so $$x$$, \\(x\\) and \\[x\\]\n```\n<b>\n```",
 ]
 
 IMAGES = [
@@ -74,5 +104,12 @@ def test_a_diagram_keeps_its_line_breaks_and_no_other_tag() -> None:
     assert lines[1] == f"A[one<br/>two<br>three] --> B[<{JOINER}img src=x>]"
 
 
-def test_a_line_with_backticks_in_it_opens_no_fence() -> None:
-    assert JOINER in protect("``` a`b\n<img src=x>")
+@pytest.mark.parametrize("text", NO_FENCES.values(), ids=NO_FENCES)
+def test_what_may_be_no_fence_lets_no_tag_through(text: str) -> None:
+    assert "<b>" not in protect(text)
+    assert restore(protect(text)) == text
+
+
+@pytest.mark.parametrize("text", FENCES)
+def test_code_behind_a_fence_stays_as_it_is(text: str) -> None:
+    assert protect(text) == text
