@@ -16,7 +16,14 @@ from pydantic import (
 
 from myserve_ui.api.bodies import WireModel
 from myserve_ui.api.errors import describe, refusal
-from myserve_ui.core.sampling_params import INT64_MAX, INT64_MIN, MAX_STOP_STRINGS, RANGES, SamplingParams
+from myserve_ui.core.sampling_params import (
+    INT64_MAX,
+    INT64_MIN,
+    MAX_REPETITION_PENALTY,
+    MAX_STOP_STRINGS,
+    RANGES,
+    SamplingParams,
+)
 from myserve_ui.core.schemas.structured_output import StructuredOutput
 from myserve_ui.errors import InvalidRequestError
 
@@ -41,6 +48,9 @@ Tokens = Annotated[int, Field(ge=1, le=INT64_MAX)]
 Temperature = Annotated[float, in_range("temperature")]
 TopP = Annotated[float, in_range("top_p")]
 MinP = Annotated[float, in_range("min_p")]
+RepetitionPenalty = Annotated[
+    float, Field(json_schema_extra={"exclusiveMinimum": 0, "maximum": MAX_REPETITION_PENALTY})
+]
 TopK = Annotated[int, Field(json_schema_extra={"minimum": -1})]
 Seed = Annotated[int, Field(json_schema_extra={"minimum": INT64_MIN, "maximum": INT64_MAX})]
 
@@ -146,7 +156,7 @@ class SamplingFields(WireModel):
     min_p: MinP | None = None
     presence_penalty: Annotated[float, in_range("presence_penalty")] | None = None
     frequency_penalty: Annotated[float, in_range("frequency_penalty")] | None = None
-    repetition_penalty: Annotated[float, Field(json_schema_extra={"exclusiveMinimum": 0})] | None = None
+    repetition_penalty: RepetitionPenalty | None = None
     logit_bias: Annotated[
         tuple[tuple[int, float], ...] | None,
         PlainValidator(_bias_entries, json_schema_input_type=dict[str, float] | None),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -26,6 +25,8 @@ RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
     }
 )
 """The least and the most that each may be."""
+MAX_REPETITION_PENALTY = 1e6
+"""Far beyond what changes a choice; one that float32 takes for infinity makes a logit of 0 no number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,9 +175,10 @@ def _check_int(name: str, value: int | None, low: int, high: int) -> None:
 def _check_repetition_penalty(value: float | None) -> None:
     if value is None:
         return
-    if not _is_number(value) or not 0.0 < value < math.inf:
+    if not _is_number(value) or not 0.0 < value <= MAX_REPETITION_PENALTY:
         raise InvalidRequestError(
-            f"repetition_penalty must be a number above 0, got {value}.", param="repetition_penalty"
+            f"repetition_penalty must be a number above 0 and at most {MAX_REPETITION_PENALTY:.0f}, got {value}.",
+            param="repetition_penalty",
         )
 
 

@@ -86,6 +86,8 @@ FIELDS: list[tuple[str, Any]] = [
     ("n", True),
     ("n", 10**9),
     ("repetition_penalty", 0),
+    ("repetition_penalty", 1e300),
+    ("repetition_penalty", 1e6 + 1),
     ("repetition_penalty", -1),
     ("repetition_penalty", "1"),
     ("presence_penalty", 2.01),
@@ -216,8 +218,8 @@ async def test_a_wrong_field_is_refused_by_name(
     ("name", "value", "message"),
     [
         ("stop", ["a", "b", "c", "d", "e"], "stop takes at most 4 item(s), got 5."),
-        ("repetition_penalty", 0, "repetition_penalty must be a number above 0, got 0.0."),
-        ("repetition_penalty", -1, "repetition_penalty must be a number above 0, got -1.0."),
+        ("repetition_penalty", 0, "repetition_penalty must be a number above 0 and at most 1000000, got 0.0."),
+        ("repetition_penalty", -1, "repetition_penalty must be a number above 0 and at most 1000000, got -1.0."),
     ],
 )
 async def test_a_refusal_says_the_bound_and_what_came(

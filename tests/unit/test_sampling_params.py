@@ -14,7 +14,7 @@ from myserve_ui.errors import InvalidRequestError
         ("temperature", -0.1), ("temperature", 2.1), ("temperature", math.nan), ("temperature", math.inf),
         ("temperature", True),
         ("top_p", 1.1), ("top_p", -1), ("min_p", 2), ("top_k", -2), ("top_k", 0.5), ("seed", 2**63), ("seed", 1.5),
-        ("repetition_penalty", 0.0),
+        ("repetition_penalty", 0.0), ("repetition_penalty", 1e300), ("repetition_penalty", float("inf")),
         ("repetition_penalty", -1.0), ("presence_penalty", 2.01), ("frequency_penalty", -2.01), ("logprobs", 21),
         ("logit_bias", ((3, 101.0),)), ("logit_bias", ((3, math.nan),)),
         ("max_tokens", -1), ("max_tokens", 1.5), ("max_tokens", True), ("max_tokens", 2**63),
