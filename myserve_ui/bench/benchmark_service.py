@@ -148,6 +148,8 @@ class BenchmarkService:
         self, request: BenchmarkRequest, own: list[str], *, save: bool
     ) -> AsyncGenerator[SweepProgress, None]:
         total = request.num_requests
+        if save:
+            await asyncio.to_thread(self._store.check)
         for name in own:
             async for progress in self._chat.load(name):
                 yield SweepProgress(f"{progress.model}: {progress.stage}", 0, total, None)

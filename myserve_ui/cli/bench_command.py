@@ -24,7 +24,7 @@ from myserve_ui.cli.bench_tables import circumstances, comparison_table, compari
 from myserve_ui.cli.processes import OnReady, running_app
 from myserve_ui.cli.terminal import ProgressLine, progress_line, run_until_stopped
 from myserve_ui.documents import Document
-from myserve_ui.errors import GenerationFailedError, InvalidRequestError
+from myserve_ui.errors import GenerationFailedError, InvalidRequestError, MyServeError
 from myserve_ui.settings import Settings
 
 Deliver = Callable[[Document], None]
@@ -33,7 +33,8 @@ Deliver = Callable[[Document], None]
 def run_bench(asked: BenchArguments, settings: Settings, console: Console, deliver: Deliver) -> None:
     """Run a benchmark, or compare two that are there; `deliver` gets the document.
 
-    Raises InvalidRequestError, ModelLoadError; GenerationFailedError if not one request was answered.
+    Raises InvalidRequestError, ModelLoadError; GenerationFailedError if not one request was answered, MyServeError if
+    the run cannot be kept after all.
     """
     store = RunStore(settings.data / RUNS_FOLDER)
     others = [load_run(name, store) for name in asked.options.compare]
@@ -42,13 +43,25 @@ def run_bench(asked: BenchArguments, settings: Settings, console: Console, deliv
         _show_comparison(comparison, console)
         deliver(comparison)
         return
+    if asked.options.save:
+        store.check()
     run = run_until_stopped(_measure(asked, settings, console))
-    if asked.options.save and run.rows:
-        console.print(f"kept as {store.save(run)}")
-    if others:
-        _show_comparison(compare_runs(others[0], run), console)
-    deliver(run)
+    try:
+        if asked.options.save and run.rows:
+            console.print(f"kept as {_save(run, store)}")
+        if others:
+            _show_comparison(compare_runs(others[0], run), console)
+    finally:
+        deliver(run)
     _check_that_something_came(run)
+
+
+def _save(run: BenchmarkRun, store: RunStore) -> str:
+    """Raises MyServeError, for what was asked was well asked: the folder could be written before the run."""
+    try:
+        return store.save(run)
+    except InvalidRequestError as error:
+        raise MyServeError(f"{error.message} The document is on standard output.") from None
 
 
 def _show_comparison(comparison: RunComparison, console: Console) -> None:

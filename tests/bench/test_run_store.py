@@ -78,8 +78,15 @@ def test_what_is_no_id_is_refused(store, run_id):
 
 def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(InvalidRequestError, match="--data"):
-        RunStore(tmp_path / "file" / "runs").save(one_row_run())
+    store = RunStore(tmp_path / "file" / "runs")
+    for work in (store.check, lambda: store.save(one_row_run())):
+        with pytest.raises(InvalidRequestError, match="--data"):
+            work()
+
+
+def test_a_check_leaves_nothing_behind(store, tmp_path):
+    store.check()
+    assert list((tmp_path / "data" / "runs").iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -191,6 +191,29 @@ async def test_a_document_that_cannot_be_written_after_all_is_printed_and_exit_c
     assert "cannot be written: Is a directory. The document is on standard output." in printed.err
 
 
+async def test_a_folder_that_cannot_hold_runs_is_refused_before_a_run(
+    echo_url: str, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.setenv("MYSERVE_DATA", "/dev/null/x")
+    words = [word for word in SMALL if word != "--no-save"]
+    assert await bench("--url", echo_url, *words) == 2
+    printed = capsys.readouterr()
+    assert printed.err == "Runs cannot be saved (Not a directory): choose a folder of your own with --data.\n"
+    assert printed.out == ""
+    assert await bench("--url", echo_url, *SMALL) == 0
+
+
+async def test_a_run_that_cannot_be_kept_after_all_is_printed_and_exit_code_1(
+    echo_url: str, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.setenv("MYSERVE_DATA", "/dev/null/x")
+    monkeypatch.setattr("myserve_ui.bench.documents.store.RunStore.check", lambda _store: None)
+    assert await bench("--url", echo_url, *(word for word in SMALL if word != "--no-save")) == 1
+    printed = capsys.readouterr()
+    assert json.loads(printed.out.splitlines()[-1])["rows"][0]["completed"] == 4
+    assert "The run could not be saved (Not a directory)" in printed.err.splitlines()[-1]
+
+
 async def test_prompts_of_a_file_are_named_and_counted(echo_url: str, tmp_path: Path, capsys) -> None:
     (tmp_path / "chats.txt").write_text("Hello\nHow are you?\n")
     assert await bench("--url", echo_url, *SMALL, "--prompts", str(tmp_path / "chats.txt")) == 0

@@ -55,6 +55,18 @@ class RunStore:
         self._max_runs = max_runs
         self._seen: dict[str, tuple[int, RunLine | None]] = {}
 
+    def check(self) -> None:
+        """Raises InvalidRequestError if no run could be saved; what was measured would be lost."""
+        probe = self._folder / f"{UNFINISHED}{os.getpid()}"
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            probe.touch()
+            probe.unlink(missing_ok=True)
+        except OSError as error:
+            raise InvalidRequestError(
+                f"Runs cannot be saved ({error.strerror}): choose a folder of your own with --data."
+            ) from error
+
     def save(self, run: BenchmarkRun) -> str:
         """Keep `run`; its id. Raises InvalidRequestError if the folder cannot be written."""
         run_id = _checked(run.id)
