@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Annotated, ClassVar, Self
 
@@ -68,6 +69,11 @@ class Document(Part):
             raise InvalidRequestError(f"The file has {len(data)} bytes and may have {cls.MAX_BYTES}. {cls.WAY_OUT}")
         try:
             value = read_json(data)
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise InvalidRequestError(
+                f"The file has half of a surrogate pair, which is not text. {cls.WAY_OUT}"
+            ) from None
         except (ValueError, RecursionError):
             raise InvalidRequestError(f"The file is not JSON. {cls.WAY_OUT}") from None
         return cls.check(value)
@@ -77,17 +83,24 @@ class Document(Part):
         """`value` as this document. Raises InvalidRequestError that names what differs by its place: kld.mean."""
         if not isinstance(value, dict) or value.get("kind") != cls.model_fields["kind"].default:
             raise InvalidRequestError(f"The file is JSON, but no {cls.NAME}. {cls.WAY_OUT}")
+        cls._check_version(value.get("version", 1))
         try:
-            found = cls.model_validate(value)
+            return cls.model_validate(value)
         except ValidationError as error:
             first = error.errors(include_url=False, include_context=False, include_input=False)[0]
             fault = describe_fault(first["type"], first["loc"])
             raise InvalidRequestError(f"The {cls.NAME}{fault} {cls.WAY_OUT}") from None
-        if found.version > (newest := cls.model_fields["version"].default):
-            raise InvalidRequestError(
-                f"The {cls.NAME} is of version {found.version}, and this program reads up to {newest}; update it."
-            )
-        return found
+
+    @classmethod
+    def _check_version(cls, version: object) -> None:
+        """Looked at before anything else, which another version may call by other names."""
+        if not isinstance(version, int | float) or isinstance(version, bool):
+            return  # a fault like that of any other number
+        newest, words = cls.model_fields["version"].default, f"The {cls.NAME} is of version {version!s:.20}"
+        if version > newest:
+            raise InvalidRequestError(f"{words}, and this program reads up to {newest}; update it.")
+        if version < 1:
+            raise InvalidRequestError(f"{words}, and the first is 1. {cls.WAY_OUT}")
 
     def as_json(self) -> dict[str, object]:
         """The document as plain values, ready for `json.dumps`."""

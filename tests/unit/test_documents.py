@@ -67,6 +67,14 @@ def test_a_whole_number_may_be_written_with_a_point() -> None:
         (with_line(count=10**301), "The ledger's lines[0].count should be a number. Choose a ledger."),
         (with_line(count=2.5), "The ledger's lines[0].count should be a whole number. Choose a ledger."),
         (WHOLE | {"version": 3}, "The ledger is of version 3, and this program reads up to 2; update it."),
+        ({"kind": "ledger", "version": 3}, "The ledger is of version 3, and this program reads up to 2; update it."),
+        (WHOLE | {"version": 0}, "The ledger is of version 0, and the first is 1. Choose a ledger."),
+        (WHOLE | {"version": -1}, "The ledger is of version -1, and the first is 1. Choose a ledger."),
+        (WHOLE | {"version": 1.5}, "The ledger's version should be a whole number. Choose a ledger."),
+        (WHOLE | {"version": "3"}, "The ledger's version should be a number. Choose a ledger."),
+        (WHOLE | {"version": True}, "The ledger's version should be a number. Choose a ledger."),
+        (WHOLE | {"title": "a\ud800"}, "The file has half of a surrogate pair, which is not text. Choose a ledger."),
+        (WHOLE | {"a\ud800": 1}, "The file has half of a surrogate pair, which is not text. Choose a ledger."),
     ],
 )
 def test_what_is_no_such_document_is_one_sentence_that_names_the_place(value: object, sentence: str) -> None:
@@ -84,3 +92,7 @@ def test_what_is_no_json_is_one_sentence(data: bytes) -> None:
 def test_what_is_too_large_is_not_read() -> None:
     with pytest.raises(InvalidRequestError, match="The file has 1001 bytes and may have 1000"):
         Ledger.read(b" " * 1001)
+
+
+def test_a_whole_pair_of_surrogates_is_text() -> None:
+    assert Ledger.read(json.dumps(WHOLE | {"title": "\U0001f600"})).title == "\U0001f600"
