@@ -11,6 +11,8 @@ from myserve_ui.bench.question.question import AskedTarget, BenchmarkQuestion
 from myserve_ui.cli.parsing import make_parser
 from myserve_ui.errors import InvalidRequestError
 
+MOST_COMPARED = 2
+
 
 @dataclass(frozen=True, slots=True)
 class BenchArguments:
@@ -19,7 +21,7 @@ class BenchArguments:
     question: BenchmarkQuestion
     options: argparse.Namespace
     settings: tuple[str, ...]
-    """Settings of the app that it starts."""
+    """Settings of the app that it starts; --data beside a --url, too."""
 
     @property
     def servers(self) -> tuple[AskedTarget, ...]:
@@ -41,6 +43,9 @@ def read_bench_arguments(arguments: Sequence[str], parser: argparse.ArgumentPars
     starts_app = options.starts_app or not options.url
     if rest and not starts_app:
         raise InvalidRequestError(f"{rest[0]} is no option of bench; settings are for the app that it starts itself.")
+    if len(options.compare) > MOST_COMPARED:
+        raise InvalidRequestError(f"--compare takes one or two runs, got {len(options.compare)}.", param="compare")
+    rest += [] if options.data is None else ["--data", options.data]
     settings = (*rest, *(word for model in options.model if starts_app for word in ("--model", model)))
     return BenchArguments(read_question(options), options, settings)
 
@@ -53,6 +58,9 @@ def bench_parser(
     add_question(parser)
     group = parser.add_argument_group("result")
     group.add_argument("--json", metavar="FILE", help="also write the document to FILE")
+    group.add_argument(
+        "--data", metavar="DIR", help="folder of runs, as of the app; default: in the user's data folder"
+    )
     group.add_argument("--save", action=argparse.BooleanOptionalAction, default=True, help="keep the run for the page")
     group.add_argument(
         "--compare",

@@ -16,6 +16,7 @@ import pytest
 
 from benchmarks.__main__ import main as run_benchmarks
 from myserve_ui.bench.documents.run import BenchmarkRun
+from myserve_ui.cli.bench_arguments import read_bench_arguments
 from myserve_ui.cli.commands import main
 from myserve_ui.cli.output import check_json_file
 from myserve_ui.settings import Settings
@@ -123,6 +124,7 @@ def test_a_server_that_is_not_there_is_counts_and_one_sentence(capsys) -> None:
         (["--url", URL, "--model", "m", "--concurrency", "1,1"], "The load of 1 at once is named 2 times"),
         (["--prot", "1"], "--prot is not an option"),
         (["--compare", "20200101-000000-abcd", "x"], "There is no run"),
+        (["--compare", "a", "b", "c"], "--compare takes one or two runs, got 3."),
         (["--rivals"], "--rivals is not an option"),
     ],
 )
@@ -189,6 +191,20 @@ async def test_a_document_that_cannot_be_written_after_all_is_printed_and_exit_c
     printed = capsys.readouterr()
     assert json.loads(printed.out.splitlines()[-1])["rows"][0]["completed"] == 4
     assert "cannot be written: Is a directory. The document is on standard output." in printed.err
+
+
+async def test_runs_of_another_server_are_kept_in_the_folder_that_is_named(
+    echo_url: str, tmp_path: Path, capsys
+) -> None:
+    data = ["--data", str(tmp_path / "mine")]
+    assert await bench("--url", echo_url, *(word for word in SMALL if word != "--no-save"), *data) == 0
+    run = json.loads(capsys.readouterr().out.splitlines()[-1])["id"]
+    assert [path.name for path in (tmp_path / "mine" / "runs").iterdir()] == [f"{run}.json"]
+    assert await bench("--compare", run, run, *data) == 0
+
+
+def test_the_app_that_is_started_keeps_its_runs_in_that_folder_too() -> None:
+    assert read_bench_arguments(["--data", "mine", "--threads", "2"]).settings == ("--threads", "2", "--data", "mine")
 
 
 async def test_a_folder_that_cannot_hold_runs_is_refused_before_a_run(
