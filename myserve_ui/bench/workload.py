@@ -70,8 +70,8 @@ class Workload:
             raise InvalidRequestError(f"turns must be in [1, {MAX_TURNS}], got {self.turns}.", param="turns")
         if not 0 <= self.shared_prefix_tokens <= MAX_LENGTH:
             raise InvalidRequestError(
-                f"shared_prefix must be in [0, {MAX_LENGTH}] tokens, got {self.shared_prefix_tokens}.",
-                param="shared_prefix",
+                f"shared_prefix_tokens must be in [0, {MAX_LENGTH}], got {str(self.shared_prefix_tokens)[:40]}.",
+                param="shared_prefix_tokens",
             )
         if not 0 <= self.seed <= MAX_SEED:
             raise InvalidRequestError(f"seed must be in [0, 2^63 - 1], got {str(self.seed)[:40]}.", param="seed")
@@ -79,7 +79,7 @@ class Workload:
             raise InvalidRequestError(
                 f"salt may have {MOST_LETTERS} letters, got {len(self.salt or '')}.", param="salt"
             )
-        for name, lengths in (("input_len", self.prompt_tokens), ("output_len", self.output_tokens)):
+        for name, lengths in (("prompt_tokens", self.prompt_tokens), ("output_tokens", self.output_tokens)):
             if not 1 <= lengths.low <= lengths.high <= MAX_LENGTH:
                 raise InvalidRequestError(
                     f"{name} must be a length in [1, {MAX_LENGTH}], or low:high, got {lengths.low}:{lengths.high}.",

@@ -17,6 +17,13 @@ from myserve_ui.errors import InvalidRequestError
 NAMED_URL = re.compile(r"(?:(?P<name>[^=/#]+)=)?(?P<url>[^#]+)(?:#(?P<model>.+))?", re.DOTALL)
 DEFAULT_CONCURRENCY = "1,4,16"
 REQUESTS = 64
+OPTIONS = {
+    "prompt_tokens": "--input-len",
+    "output_tokens": "--output-len",
+    "shared_prefix_tokens": "--shared-prefix",
+    "time_limit": "--time-limit",
+}
+"""A parameter -> its option, where that is called otherwise."""
 
 
 def add_question(parser: argparse.ArgumentParser) -> None:
@@ -103,7 +110,17 @@ def _add_work(parser: argparse.ArgumentParser) -> None:
 
 
 def read_question(options: argparse.Namespace) -> BenchmarkQuestion:
-    """What the options ask. Raises InvalidRequestError for what cannot be."""
+    """What the options ask. Raises InvalidRequestError for what cannot be, which names the option."""
+    try:
+        return _read_question(options)
+    except InvalidRequestError as error:
+        name = error.param or ""
+        if (option := OPTIONS.get(name)) is None or not error.message.startswith(name):
+            raise
+        raise InvalidRequestError(f"{option}{error.message.removeprefix(name)}", param=name) from None
+
+
+def _read_question(options: argparse.Namespace) -> BenchmarkQuestion:
     prompts = Path(options.prompts) if options.prompts else None
     return BenchmarkQuestion(
         targets=tuple(_read_targets(options)),
