@@ -28,8 +28,11 @@ class Window:
 def fit_window(window: int | None, stride: int | None, *, longest: int) -> tuple[int, int]:
     """Both as asked, and what was not asked for as near its default as `longest`, the room of a context, allows.
 
-    Raises InvalidRequestError for a window that is asked for and longer.
+    Raises InvalidRequestError for a window that is asked for and longer, and for what is no whole number.
     """
+    for name, value in (("window", window), ("stride", stride)):
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+            raise InvalidRequestError(f"{name} must be a whole number of tokens, got {value!r:.40}.", param=name)
     if window is not None and window > longest:
         raise InvalidRequestError(f"window is {window} tokens and may be {longest} at most here.", param="window")
     window = min(DEFAULT_WINDOW, longest) if window is None else window

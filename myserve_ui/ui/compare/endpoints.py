@@ -55,6 +55,8 @@ class CompareEndpoints:
         try:
             if not isinstance(prompt, str) or not prompt.strip():
                 raise InvalidRequestError("prompt is empty. Send some text.", param="prompt")
+            _check_texts(base=base, candidate=candidate, system_prompt=system_prompt)
+            _check_choice("evidence", evidence)
             said = [Message("system", system_prompt)] if system_prompt.strip() else []
             request = CompareRequest(
                 ChatRequest(
@@ -94,6 +96,8 @@ class CompareEndpoints:
         """
         request = FidelityRequest(text, base=base, candidate=candidate, window=window, stride=stride)
         try:
+            _check_texts(text=text, base=base, candidate=candidate)
+            _check_choice("tokens", tokens)
             async for result in _results(self._comparisons.report(request), with_tokens=tokens):
                 yield result
         except MyServeError as error:
@@ -110,6 +114,8 @@ class CompareEndpoints:
         """
         request = FidelityRequest(text, base=model, window=window, stride=stride)
         try:
+            _check_texts(text=text, model=model)
+            _check_choice("tokens", tokens)
             async for result in _results(self._comparisons.perplexity(request), with_tokens=tokens):
                 yield result
         except MyServeError as error:
@@ -129,6 +135,18 @@ async def _results(
             progress = {"tokens_done": step.tokens_done, "tokens_total": step.tokens_total}
         yield progress
     raise GenerationFailedError("The measurement ended early. Ask again.")
+
+
+def _check_texts(**given: object) -> None:
+    """Gradio hands on whatever JSON a client sends. Raises InvalidRequestError."""
+    for name, value in given.items():
+        if not isinstance(value, str):
+            raise InvalidRequestError(f"{name} must be a text, got {value!r:.40}.", param=name)
+
+
+def _check_choice(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise InvalidRequestError(f"{name} must be true or false, got {value!r:.40}.", param=name)
 
 
 def _timing(value: str) -> Timing:
