@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -62,6 +63,13 @@ async def test_a_run_that_is_not_to_be_kept_is_not(benchmarks):
     async for _step in benchmarks.run(request(benchmarks, "echo"), save=False):
         pass
     assert (await benchmarks.runs()).runs == ()
+
+
+async def test_a_run_that_could_not_be_kept_is_refused_before_it_is_measured(make_service):
+    chat, own = await make_service("echo"), OwnDoor("http://127.0.0.1:9/v1")
+    service = BenchmarkService(chat, chat._pool, RunStore(Path("/dev/null/x")), own=own, speeds=MachineSpeeds())
+    with pytest.raises(InvalidRequestError, match=r"Runs cannot be saved \(Not a directory\)"):
+        await anext(service.run(request(service, "echo")))
 
 
 async def test_a_second_run_is_refused_and_a_stopped_one_is_kept(benchmarks):
