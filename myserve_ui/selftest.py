@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -14,7 +13,6 @@ from myserve_ui.core.sampling_params import SamplingDefaults, SamplingParams
 from myserve_ui.engine.engine import Engine
 from myserve_ui.engine.offline import answer_all
 from myserve_ui.engine.sequence import EngineRequest
-from myserve_ui.errors import MyServeError
 from myserve_ui.model_settings import catalog_of, load_options
 from myserve_ui.models.baseline import generate_plainly
 from myserve_ui.models.catalog import CatalogEntry
@@ -28,16 +26,15 @@ MAX_TOKENS = 24
 
 
 def main(arguments: list[str]) -> int:
-    """Run the self-test with the app's own settings; 0 if every answer is equal, 1 if not."""
-    try:
-        settings = read_settings(arguments)
-        firsts: dict[str, CatalogEntry] = {}
-        for entry in catalog_of(settings):
-            firsts.setdefault(entry.source.name, entry)
-        equal = [_is_right(entry, settings) for entry in firsts.values()]
-    except MyServeError as error:
-        print(error.message, file=sys.stderr)
-        return 1
+    """Run the self-test with the app's own settings; 0 if every answer is equal, 1 if not.
+
+    Raises SettingsError and ModelLoadError.
+    """
+    settings = read_settings(arguments, command="selftest")
+    firsts: dict[str, CatalogEntry] = {}
+    for entry in catalog_of(settings):
+        firsts.setdefault(entry.source.name, entry)
+    equal = [_is_right(entry, settings) for entry in firsts.values()]
     return 0 if all(equal) else 1
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from myserve_ui import __version__
 from myserve_ui.cli.output import check_json_file, deliver, tell, write_output
+from myserve_ui.cli.parsing import make_parser
 from myserve_ui.cli.report_arguments import (
     ReportArguments,
     read_fidelity_arguments,
@@ -52,18 +54,18 @@ def run_command(run: Callable[[str, list[str]], int], arguments: Sequence[str]) 
 
 
 def _fidelity(arguments: list[str]) -> None:
-    _report(read_fidelity_arguments(arguments), "report")
+    _report(read_fidelity_arguments(arguments), "fidelity")
 
 
 def _perplexity(arguments: list[str]) -> None:
     _report(read_perplexity_arguments(arguments), "perplexity")
 
 
-def _report(asked: ReportArguments, kind: str) -> None:
+def _report(asked: ReportArguments, command: str) -> None:
     check_json_file(asked.json)
     prepare_environment()
-    settings = read_settings(asked.settings)
-    if kind == "perplexity" and len(settings.served) > 1:
+    settings = read_settings(asked.settings, command=command)
+    if command == "perplexity" and len(settings.served) > 1:
         raise SettingsError("perplexity is of one model: give one --model, or a file for --models with one table.")
     text = read_text(asked.text, asset("held_out.txt"))
     # Imported late: transformers takes seconds, and --help or a mistyped option should not wait for it.
@@ -72,8 +74,11 @@ def _report(asked: ReportArguments, kind: str) -> None:
     from myserve_ui.evaluation.comparisons import Comparisons
     from myserve_ui.server.service_builder import build_services
 
-    report = make_report(build_services(settings), getattr(Comparisons, kind), asked, text, tell)
-    deliver(run_until_stopped(report), asked.json)
+    services = build_services(settings)
+    if command == "perplexity":
+        deliver(run_until_stopped(make_report(services, Comparisons.perplexity, asked, text, tell)), asked.json)
+    else:
+        deliver(run_until_stopped(make_report(services, Comparisons.report, asked, text, tell)), asked.json)
 
 
 def _bench(arguments: list[str]) -> None:
@@ -81,7 +86,7 @@ def _bench(arguments: list[str]) -> None:
 
     asked = read_bench_arguments(arguments)
     check_json_file(asked.options.json)
-    settings = read_settings(asked.settings)
+    settings = read_settings(asked.settings, command="bench")
     prepare_environment()
     from myserve_ui.cli.bench_command import run_bench
     from myserve_ui.cli.terminal import make_console
@@ -100,7 +105,7 @@ def _roofline(arguments: list[str]) -> None:
         document = calculate(options, rest)
     else:
         prepare_environment()
-        settings = read_settings(rest)
+        settings = read_settings(rest, command="roofline")
         from myserve_ui.server.service_builder import build_services
 
         services = build_services(settings)
@@ -110,25 +115,30 @@ def _roofline(arguments: list[str]) -> None:
 
 
 def _selftest(arguments: list[str]) -> int:
+    _none, settings = make_parser("selftest", SELFTEST).parse_known_args(arguments)
     prepare_environment()
     from myserve_ui.selftest import main as selftest  # late: it brings torch
 
-    return selftest(arguments)
+    return selftest(settings)
 
 
+SELFTEST = "does the engine say what plain generate says?"
 COMMANDS: dict[str, tuple[Callable[[list[str]], int | None], str]] = {
     "serve": (serve, "the chat page, the OpenAI route and the Gradio endpoints, on one port"),
     "bench": (_bench, "how fast, for how many, how far from the machine's limit"),
     "fidelity": (_fidelity, "what a cheaper precision costs on a text"),
     "perplexity": (_perplexity, "perplexity of one model on a text"),
     "roofline": (_roofline, "what a decode step takes at least, here or on any device"),
-    "selftest": (_selftest, "does the engine say what plain generate says?"),
+    "selftest": (_selftest, SELFTEST),
 }
 
 
 def _run(name: str, arguments: list[str]) -> int:
     if name in ("", "--help", "-h"):
         write_output(f"{_usage()}\n")
+        return 0
+    if name == "--version":
+        write_output(f"myserve-ui {__version__}\n")
         return 0
     if name not in COMMANDS:
         *others, last = COMMANDS

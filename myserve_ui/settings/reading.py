@@ -39,14 +39,16 @@ class Given(NamedTuple):
     value: str | bool
 
 
-def read_settings(arguments: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> Settings:
-    """Settings from `environment` (default: the process's) and command-line `arguments`, which win.
+def read_settings(
+    arguments: Sequence[str] = (), environment: Mapping[str, str] | None = None, *, command: str = "serve"
+) -> Settings:
+    """Settings of `command` from `environment` (default: the process's) and command-line `arguments`, which win.
 
     An empty environment variable counts as unset. Raises SettingsError with one line for each problem: an unknown name
     beside the nearest valid one, a bad value beside what it must be. `--help` and `--version` print and exit with 0.
     """
     environment = os.environ if environment is None else environment
-    options, problems = _read_options(arguments)
+    options, problems = _read_options(arguments, command)
     given = _read_variables(environment) | options
     problems = _unknown_variables(environment) + problems
     try:
@@ -79,7 +81,7 @@ def _unknown_variables(environment: Mapping[str, str]) -> list[str]:
     return [f"{key} is not a setting; {hint(key, valid)}." for key in sorted(unknown)]
 
 
-def _read_options(arguments: Sequence[str]) -> tuple[dict[str, Given], list[str]]:
+def _read_options(arguments: Sequence[str], command: str) -> tuple[dict[str, Given], list[str]]:
     """Options by setting name, and the complaints about what is no option. `--help` and `--version` print and exit."""
     parsed, rest = _make_parser().parse_known_args(arguments)
     written = {name: ",".join(value) if isinstance(value, list) else value for name, value in vars(parsed).items()}
@@ -88,7 +90,7 @@ def _read_options(arguments: Sequence[str]) -> tuple[dict[str, Given], list[str]
     unknown = [word.partition("=")[0] for word in rest if word.startswith("-")]
     valid = [option_name(name) for name in Settings.model_fields]
     problems = [f"{option} is empty; leave it out for the default." for option in empty]
-    problems += [f"{option} is not an option; {hint(option, valid)}." for option in unknown]
+    problems += [f"{option} is not an option; {hint(option, valid, command)}." for option in unknown]
     if rest and not unknown:
         problems.append(f"{rest[0]!r} stands alone; a setting is given as --name value, and --help lists them.")
     return given, problems

@@ -43,10 +43,10 @@ def nearest(name: str, valid: Iterable[str]) -> str | None:
     return by_bare_name[matches[0]] if matches else None
 
 
-def hint(name: str, valid: Iterable[str]) -> str:
-    """What to tell somebody who wrote `name`, to end a sentence with."""
+def hint(name: str, valid: Iterable[str], command: str = "serve") -> str:
+    """What to tell somebody who wrote `name` after `command`, to end a sentence with."""
     match = nearest(name, valid)
-    return f"the nearest is {match}" if match else f"`{program()} --help` lists them"
+    return f"the nearest is {match}" if match else f"`{program(command)} --help` lists them"
 
 
 def default_text(field: FieldInfo) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from myserve_ui import __version__
 from myserve_ui.cli.commands import main
 from myserve_ui.cli.report_arguments import read_text
 
@@ -51,6 +52,11 @@ def test_perplexity_prints_one_document(text: str, capsys) -> None:
         (["fidelity", "--window", "x"], "--window: invalid int value"),
         (["fidelity", "--text", "/nowhere/x.txt"], "cannot be read: No such file"),
         (["fidelity", "--prot", "1"], "--prot is not an option; the nearest is --port"),
+        (["fidelity", "--nope"], "`python -m myserve_ui fidelity --help` lists them"),
+        (["perplexity", "--nope"], "`python -m myserve_ui perplexity --help` lists them"),
+        (["bench", "--nope"], "`python -m myserve_ui bench --help` lists them"),
+        (["roofline", "--nope", "3"], "`python -m myserve_ui roofline --help` lists them"),
+        (["selftest", "--nope"], "`python -m myserve_ui selftest --help` lists them"),
         (["fidelity", "--candidate", "q8", *ECHO], "There is no model 'q8'"),
         (["fidelity", "--candidate", "full", "--stride", "0", *ECHO], "stride must be in"),
     ],
@@ -101,6 +107,17 @@ def test_libraries_are_told_to_call_nobody_before_they_are_imported(program: str
     names = ("HF_HUB_DISABLE_TELEMETRY", "DO_NOT_TRACK", "HF_HUB_OFFLINE")
     environment = {name: value for name, value in os.environ.items() if name not in names}
     assert subprocess.run([sys.executable, "-c", script], env=environment, check=False).returncode == 0
+
+
+def test_selftest_lists_its_own_options(capsys) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["selftest", "--help"])
+    assert "selftest [-h]" in capsys.readouterr().out
+
+
+def test_the_version_is_told_without_a_command(capsys) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"myserve-ui {__version__}\n"
 
 
 def test_no_command_prints_the_help(capsys) -> None:
