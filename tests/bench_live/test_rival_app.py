@@ -69,6 +69,7 @@ async def test_a_window_is_answered_in_one_piece(loaded):
 @pytest.mark.parametrize("kind", ["generate", "no-cache"])
 async def test_tokens_come_one_by_one_and_requests_one_after_the_other(kind, loaded):
     records = await ask(kind, loaded, concurrency=3)
-    spans = sorted((record.first_token, record.last_token) for record in records)
+    in_turn = sorted(records, key=lambda record: record.first_token)
     assert all(len(record.chunk_times) > 1 for record in records)
-    assert all(earlier[1] <= later[0] for earlier, later in itertools.pairwise(spans))
+    # A busy client may read an answer's last chunk beside the next one's first, but no earlier chunk.
+    assert all(one.chunk_times[-2] <= other.first_token for one, other in itertools.pairwise(in_turn))

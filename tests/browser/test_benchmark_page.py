@@ -98,8 +98,8 @@ def test_a_run_shows_progress_the_table_and_every_plot_and_is_saved_and_opened_a
 
 
 def test_saved_runs_are_opened_compared_and_deleted(visit: Callable[..., Visit]) -> None:
-    page = visit().page
     for _ in range(2):
+        page = visit().page  # a page of its own, where the first run's plots are not taken for the second's
         run(page, levels="2")
         finished(page)
     page.reload()
