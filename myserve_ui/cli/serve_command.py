@@ -32,11 +32,11 @@ def serve(arguments: Sequence[str]) -> int:
         # Imported late: torch and gradio take seconds, and --help or a mistyped setting should not wait for them.
         from myserve_ui.server.launch import run_app
 
-        return run_app(settings, announce=lambda line: say(line, sys.stdout), complain=complain)
+        exit_code = run_app(settings, announce=lambda line: say(line, sys.stdout), complain=complain)
     except KeyboardInterrupt:  # before there is a server to take the signal
-        return INTERRUPTED
-    finally:
-        discard_output()  # each line was said when there was something to say; who took it is no matter of the app's
+        exit_code = INTERRUPTED
+    discard_output()  # each line was said when there was something to say; who took it is no matter of the app's
+    return exit_code
 
 
 def complain(message: str) -> None:

@@ -79,6 +79,7 @@ def test_a_run_shows_progress_the_table_and_every_plot_and_is_saved_and_opened_a
     expect(page.locator("#bench-progress [role=progressbar]")).to_contain_text("requests")
     expect(page.locator("#bench-progress [role=progressbar]")).to_contain_text("left")
     finished(page)
+    expect(page.locator("figure.plot h4", has_text=EVERY_PLOT[-1])).to_be_visible()
     assert set(EVERY_PLOT) <= set(page.locator("figure.plot h4").all_inner_texts())
     expect(page.locator("#bench-table")).to_contain_text("24 of 24")
     headline = page.locator("#bench-summary .lead").inner_text()

@@ -53,7 +53,10 @@ def open_part(page: Page, name: str) -> None:
 
 def measure(page: Page, text: str) -> None:
     open_part(page, "Fidelity report")
-    page.fill("#fidelity-text textarea", text)
+    box = page.locator("#fidelity-text textarea")
+    expect(box).not_to_have_value("")  # the part is drawn when it is first shown, with a text of its own
+    box.fill(text)
+    expect(box).to_have_value(text)
     page.click("#fidelity-start")
 
 
