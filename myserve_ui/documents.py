@@ -67,16 +67,7 @@ class Document(Part):
         """What a file holds. Raises InvalidRequestError, as `check`, for what is too large or no JSON too."""
         if len(data) > cls.MAX_BYTES:
             raise InvalidRequestError(f"The file has {len(data)} bytes and may have {cls.MAX_BYTES}. {cls.WAY_OUT}")
-        try:
-            value = read_json(data)
-            json.dumps(value, ensure_ascii=False).encode()
-        except UnicodeEncodeError:
-            raise InvalidRequestError(
-                f"The file has half of a surrogate pair, which is not text. {cls.WAY_OUT}"
-            ) from None
-        except (ValueError, RecursionError):
-            raise InvalidRequestError(f"The file is not JSON. {cls.WAY_OUT}") from None
-        return cls.check(value)
+        return cls.check(read_kept_json(data, cls.WAY_OUT))
 
     @classmethod
     def check(cls, value: object) -> Self:
@@ -105,6 +96,21 @@ class Document(Part):
     def as_json(self) -> dict[str, object]:
         """The document as plain values, ready for `json.dumps`."""
         return self.model_dump(mode="json")
+
+
+def read_kept_json(data: bytes | str, way_out: str) -> object:
+    """Whatever a file's JSON says, made of text that can be shown: escapes can spell half of a surrogate pair.
+
+    Raises InvalidRequestError, a sentence that `way_out` follows.
+    """
+    try:
+        value = read_json(data)
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise InvalidRequestError(f"The file has half of a surrogate pair, which is not text. {way_out}") from None
+    except (ValueError, RecursionError):
+        raise InvalidRequestError(f"The file is not JSON. {way_out}") from None
+    return value
 
 
 def describe_fault(kind: str, place: Sequence[str | int]) -> str:

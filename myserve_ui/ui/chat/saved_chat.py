@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NotRequired, TypedDict, TypeGuard
 
-from myserve_ui.core.strict_json import read_json
+from myserve_ui.documents import read_kept_json
 from myserve_ui.errors import InvalidRequestError
 from myserve_ui.ui.chat.history import ROLES, Chat, ChatbotMessage, Note, Role, Turn, messages_of, read_chat, settle
 
@@ -59,7 +59,7 @@ def to_json(chat: Chat, controls: Mapping[str, object]) -> str:
 
 def from_json(text: bytes | str) -> tuple[Chat, dict[str, object]]:
     """(chat, controls) of a saved document. Raises InvalidRequestError with a sentence about what is wrong."""
-    document = _document(text)
+    document = read_kept_json(text, WAY_OUT)
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise InvalidRequestError(f"The file is JSON, but no saved chat. {WAY_OUT}")
     if document.get("version") != VERSION:
@@ -88,18 +88,6 @@ def _saved_turns(chat: Chat) -> list[SavedTurn]:
         elif turns and turns[-1]["role"] == "assistant" and not entry.is_pending:
             turns[-1].setdefault("numbers", entry.title)
     return turns
-
-
-def _document(text: bytes | str) -> object:
-    """Whatever the JSON says, made of text that can be shown: escapes can spell half of a surrogate pair."""
-    try:
-        document = read_json(text)
-        json.dumps(document, ensure_ascii=False).encode("utf-8")
-    except UnicodeEncodeError:
-        raise InvalidRequestError(f"The file has half of a surrogate pair, which is not text. {WAY_OUT}") from None
-    except (ValueError, RecursionError):
-        raise InvalidRequestError(f"The file is not JSON. {WAY_OUT}") from None
-    return document
 
 
 def _chat_of(turns: object) -> Chat:
